@@ -1,1 +1,1 @@
-"""The courses' questions, worked out: `python -m exercises`. See README.md and course.py."""
+"""Solutions of the courses' questions: `python -m exercises`. See README.md and course.py."""

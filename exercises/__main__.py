@@ -18,16 +18,17 @@ from npdl.errors import InputError
 
 
 def run(options):
-    """Do what the options say and return the exit status, 1 if a check of our own fails."""
+    """Print what the options select; return the exit status, 1 if our computation failed."""
     if options.list:
-        print("\n".join(f"{asked.number:<10} {asked.title}" for asked in course.find()))
+        print("\n".join(f"{asked.number:<10} {asked.title}" for asked in course.find_questions()))
         return 0
-    if unknown := [text for text in options.question if not course.find(text)]:
+    if unknown := [text for text in options.question if not course.find_questions(text)]:
         raise InputError(f"no question has the number {unknown[0]!r}; --list shows all numbers")
-    questions = [asked.run() for text in options.question or [""] for asked in course.find(text)]
+    questions = [asked.run() for text in options.question or [""]
+                 for asked in course.find_questions(text)]
     texts = [text for asked in questions for text in (
         asked.solution(), asked.judged("## What the document says"))]
-    print(*filter(None, texts if options.question else course.ledger(questions)), sep="\n\n",
+    print(*filter(None, texts if options.question else course.format_ledger(questions)), sep="\n\n",
           end="\n\n")
     for asked in questions:
         if options.figures and asked.picture:

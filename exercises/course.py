@@ -17,9 +17,9 @@ QUESTIONS = []                          # as the modules of d000 .. d004 add the
 
 
 def judge(holds, if_true="confirmed", if_false=None):
-    """Return the verdict `if_true` if the comparison holds, else `if_false`: "wrong" by default.
+    """Return the verdict `if_true` if the comparison holds, else `if_false`.
 
-    If the comparison was to show another verdict than "confirmed", the default is FAILED.
+    `if_false` is "wrong" by default, or FAILED if `if_true` is not "confirmed".
     """
     return if_true if holds else if_false or ("wrong" if if_true == "confirmed" else FAILED)
 
@@ -31,35 +31,35 @@ Claim = namedtuple("Claim", "number part says document computed verdict evidence
 
 
 class Question:
-    """A question: its text in Markdown, checks and claims, after run() has worked it out."""
+    """A question. After run() it has its solution in Markdown, its checks, and its claims."""
 
     def __init__(self, number, title, work, picture=None):
         self.number, self.title, self.work, self.picture = number, title, work, picture
 
     def say(self, text, *code, head=""):
-        """Add a paragraph and below it lines of code: formulas, numbers, arrays, tables."""
+        """Add a paragraph, and below it code blocks: formulas, numbers, arrays, tables."""
         lines = [textwrap.indent(textwrap.dedent(block), " " * (4 + len(head))) for block in code]
-        self.text += [typeset(head + text), *[typeset("\n".join(lines))] * bool(code)]
+        self.text += map(set_minus_signs, [head + text, *["\n".join(lines)] * bool(code)])
 
     def step(self, text, *code):
-        """Add a numbered step."""
+        """Add a paragraph as a numbered step."""
         self.steps += 1
         self.say(text, *code, head=f"{self.steps}. ")
 
     def answer(self, text):
-        """Add the answer."""
+        """Add the paragraph with the answer."""
         self.say(f"Answer: {text}")
 
     def check(self, what, holds):
-        """Add a check of our own answer; if it does not hold, no claim is judged."""
-        self.checks.append((typeset(what), bool(holds)))
+        """Add a check of our solution, True if it holds. If one fails, no claim is judged."""
+        self.checks.append((set_minus_signs(what), bool(holds)))
 
     def claim(self, *fields, **weight):
-        """Add a Claim of this question: its part, says, document and so on."""
+        """Add a Claim of this question. `fields` are those of Claim after `number`."""
         self.claims.append(Claim(self.number, *fields, **weight))
 
     def run(self):
-        """Work the question out and return it; an exception is a failed check."""
+        """Compute the solution and return the question; an exception counts as a failed check."""
         self.text, self.checks, self.claims, self.steps = [], [], [], 0
         try:
             self.work(self.say, self.step, self.answer, self.check, self.claim)
@@ -73,21 +73,21 @@ class Question:
         return self
 
     def solution(self):
-        """Return what is asked, the solution and its checks in Markdown."""
+        """Return the question, its solution and the checks as Markdown."""
         checks = [f"- {'Check' if holds else FAILED.upper()}: {what}"
                   for what, holds in self.checks]
-        return wrapped("\n\n".join(filter(None, [     # python -OO removes docstrings
+        return wrap_markdown("\n\n".join(filter(None, [     # python -OO removes docstrings
             f"# {self.number} {self.title}", self.work.__doc__, *self.text, "\n".join(checks)])))
 
     def judged(self, head):
-        """Return the claims with their verdicts in Markdown below a head, or "" without claims."""
-        return wrapped("\n\n".join([head, *(
+        """Return the claims with their verdicts as Markdown below a heading; "" for no claims."""
+        return wrap_markdown("\n\n".join([head, *(
             f"- {c.part and c.part + ': '}{c.says}\n  - document: {c.document}\n  - computed: "
             f"{c.computed}\n  - evidence: {c.evidence}\n  - verdict: {c.verdict.upper()}"
             for c in self.claims)])) if self.claims else ""
 
     def draw(self, folder):
-        """Draw the picture into a PNG file in the folder, and return its path."""
+        """Write the question's picture as a PNG file into a folder, and return its path."""
         from matplotlib.figure import Figure
 
         figure, path = Figure(layout="constrained"), Path(folder) / f"{self.number}.png"
@@ -98,15 +98,15 @@ class Question:
 
 
 def question(number, title, picture=None):
-    """Return a decorator that adds a function as a question; `picture` draws on a figure."""
+    """Return a decorator that adds a function to QUESTIONS; picture(figure) draws for --figures."""
     def add(work):
         QUESTIONS.append(Question(number, title, work, picture))
         return work
     return add
 
 
-def find(number=""):
-    """Return the question with this number and all its parts, or all questions, in order."""
+def find_questions(number=""):
+    """Return a list: the question with this number, all of its parts, or all questions for ""."""
     for path in sorted(Path(__file__).parent.glob("d[0-9]*/[a-z]*.py")):
         importlib.import_module(f"exercises.{path.parent.name}.{path.stem}")
     found = [q for q in QUESTIONS
@@ -115,8 +115,8 @@ def find(number=""):
                                         for part in re.split(r"(\d+)", q.number)])
 
 
-def ledger(questions):
-    """Return the claims of each question as texts, then the errors, then a count of verdicts."""
+def format_ledger(questions):
+    """Return Markdown texts: the claims of each question, lists of errors, a table of verdicts."""
     texts = [asked.judged(f"## {asked.number} {asked.title}") for asked in questions]
     claims = [claim for asked in questions for claim in asked.claims]
     for name, verdict, weights in (("Wrong answers", "wrong", ["answer"]),
@@ -124,7 +124,8 @@ def ledger(questions):
                                    ("Slips", "slip", ["answer", "step"])):
         found = [f"- {claim.number}: {claim.says}" for claim in claims
                  if claim.verdict == verdict and claim.weight in weights]
-        texts.append(wrapped("\n".join([f"## {name}: {len(found)}", *[""] * bool(found), *found])))
+        lines = [f"## {name}: {len(found)}", *[""] * bool(found), *found]
+        texts.append(wrap_markdown("\n".join(lines)))
     counts = Counter((column, c.verdict) for c in claims for column in (c.number[:3], "all"))
     heads = sorted({column for column, _ in counts})
     rows = [(verdict, *(counts[head, verdict] for head in heads)) for verdict in VERDICTS]
@@ -132,39 +133,39 @@ def ledger(questions):
     return [*texts, f"## Claims: {len(claims)}\n\n{counted}"]
 
 
-def typeset(text):
-    """Return text with minus signs for hyphens before numbers; "+ -1" is "− 1", and -0.0 is 0.0."""
+def set_minus_signs(text):
+    """Replace hyphens before numbers by minus signs; "+ -1" becomes "− 1", and -0.0 becomes 0.0."""
     text = re.sub(r"(?<!\w)-(0(?:\.0+)?)(?![\d.])", r"\1", text)
     return re.sub(r"(?<![\w)])-(?=[\d∞])", "−", re.sub(r"\+ -(?=\d)", "− ", text))
 
 
-def wrapped(text, width=100):
-    """Return Markdown with wrapped paragraphs and list items; code stays as it is."""
+def wrap_markdown(text, width=100):
+    """Return Markdown with paragraphs and list items wrapped; code blocks stay as they are."""
     return "\n".join(line if line.startswith("    ") else textwrap.fill(
         line, width, break_on_hyphens=False, subsequent_indent=" " * len(
             re.match(r" *(- |\d+\. )?", line).group())) for line in text.split("\n"))
 
 
 def number(value, digits=3):
-    """Return a number as text, a float with `digits` after the point, or in a format (".1e")."""
+    """Return a number as text. `digits` is the number of decimals, or a format such as ".1e"."""
     form = digits if isinstance(digits, str) else f".{digits}f"
-    return typeset(f"{value:{form}}" if isinstance(value, float) else str(value))
+    return set_minus_signs(f"{value:{form}}" if isinstance(value, float) else str(value))
 
 
 def vec(values, digits=3):
-    """Return numbers one after the other: (0.5, −1.0)."""
+    """Return numbers as the text of a vector: (0.5, −1.0)."""
     return "(" + ", ".join(number(value, digits) for value in values) + ")"
 
 
 def columns(rows, right):
-    """Return rows of texts as lines, their columns aligned; to the right where `right` says so."""
+    """Return rows of texts as lines with aligned columns; right[i] aligns column i to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(text.rjust(wide) if to_right else text.ljust(wide) for text, wide, to_right
                       in zip(row, widths, right, strict=True)).rstrip() for row in rows]
 
 
 def table(heads, rows, digits=3):
-    """Return rows of texts and numbers in columns below their heads."""
+    """Return rows of texts and numbers as a text table with the column headings `heads`."""
     texts = [[text if isinstance(text, str) else number(text, digits) for text in row]
              for row in (heads, *rows)]
     rule = ["─" * max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -173,7 +174,7 @@ def table(heads, rows, digits=3):
 
 
 def arrays(named, digits=3):
-    """Return matrices, and vectors as columns, side by side: {"M": [[1, 2], [3, 4]]}."""
+    """Return matrices and column vectors, side by side, as text. `named` is {name: array}."""
     blocks = [_array(name, np.asarray(value), digits) for name, value in named.items()]
     height = max(map(len, blocks))
     padded = [[""] * ((height - len(block)) // 2) + block for block in blocks]
@@ -181,7 +182,7 @@ def arrays(named, digits=3):
 
 
 def _array(name, value, digits):
-    """Return the lines of an array, in brackets after its name, with the digits that it needs."""
+    """Return the lines of an array in brackets after its name, with at most `digits` decimals."""
     value = value[:, None] if value.ndim == 1 else value
     if value.dtype.kind == "f":
         digits = next((n for n in range(digits) if np.allclose(value.round(n), value, 0, 1e-12)),

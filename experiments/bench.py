@@ -39,8 +39,8 @@ from experiments.benchmark.worker import (
     KEEP_MEMORY,
     Worker,
     WorkerError,
-    mkl_as_on_intel,
-    serve,
+    make_mkl_environment,
+    run_worker,
 )
 from npdl import backend
 from npdl.cli.console import OneLineParser, note, parse_path, parse_positive, run_guarded
@@ -93,12 +93,13 @@ def step_variants(model, options, mkl):
             variants.append(Variant(row, "npdl, recorded, as in the scripts", "npdl", {
                 "engine": "recorded", "equal": False}, "less", options.threads))
     if "torch" in options.engines:
-        variants += gpu_torch(row, model) if gpu else cpu_torch(row, model, options, mkl)
+        variants += (gpu_torch_variants(row, model) if gpu
+                     else cpu_torch_variants(row, model, options, mkl))
     return variants
 
 
-def cpu_torch(row, model, options, mkl):
-    """Return PyTorch's variants on a processor: as installed, and with settings that help it."""
+def cpu_torch_variants(row, model, options, mkl):
+    """Return PyTorch's Variants on a processor: as installed, and with faster settings."""
     variants, tuned = [], KEEP_MEMORY | mkl
     for form in FORMS[model]:
         for adamw in ("foreach", "fused"):
@@ -117,8 +118,8 @@ def cpu_torch(row, model, options, mkl):
     return variants
 
 
-def gpu_torch(row, model):
-    """Return PyTorch's variants on a GPU: eager, and its whole step as one CUDA graph."""
+def gpu_torch_variants(row, model):
+    """Return PyTorch's Variants on a GPU: eager, and its whole step as one CUDA graph."""
     form, last = ("nn.LSTM" if model == "lstm" else "sdpa"), {} if model == "text" else {"last": 2}
     captured = {"form": "plain" if model == "gpt" else form, "adamw": "captured", **last}
     work = "less" if last else "equal"
@@ -128,8 +129,8 @@ def gpu_torch(row, model):
                     work)]
 
 
-def real_variants(what, options, mkl):
-    """Return the variants of decoding or LoRA with a real model."""
+def real_model_variants(what, options, mkl):
+    """Return the Variants of `what` ("decoding" or "lora") with the real model of --real."""
     variants, tokens = [], options.tokens
     row = (f"{options.real.name}: decoding, a token" if what == "decoding"
            else f"{options.real.name}: a LoRA step, 64 tokens")
@@ -143,7 +144,7 @@ def real_variants(what, options, mkl):
 
 
 def make_step(job):
-    """Return (step, synchronize) of a worker's job: a step, and the wait for the GPU."""
+    """Return (step, synchronize) of a worker's job: functions to make a step, and to wait."""
     given = job["options"]
     if job["backend"] == "cupy":
         backend.use("cupy")
@@ -153,20 +154,19 @@ def make_step(job):
         from experiments.benchmark import torch_side as side
 
         torch.set_num_threads(job["threads"])
-        step, real = side.torch_step, {"decoding": side.torch_decoding, "lora": side.torch_lora}
     else:
         from experiments.benchmark import npdl_side as side
 
-        step, real = side.npdl_step, {"decoding": side.npdl_decoding, "lora": side.npdl_lora}
         given = given if "what" in given else given | {"threads": job["threads"]}
     if "what" in given:
-        return real[given.pop("what")](**given)
-    return step(Case(**job["case"]), new=job["backend"] == "cupy", **given)
+        make = {"decoding": side.make_decoding, "lora": side.make_lora}[given.pop("what")]
+        return make(**given)
+    return side.make_step(Case(**job["case"]), new=job["backend"] == "cupy", **given)
 
 
 # --- measuring ------------------------------------------------------------------------------------
 def measure(variants, case, options):
-    """Measure the variants in turns, fill their `rounds`, and return those that don't fail."""
+    """Measure the variants in turns, fill their `rounds`, and return those without an error."""
     workers, counts = {}, {}
     try:
         for variant in variants:
@@ -206,7 +206,7 @@ def check_losses(losses):
 
 
 # --- the table ------------------------------------------------------------------------------------
-def table(variants):
+def format_rows(variants):
     """Return the Markdown rows of one case."""
     rivals = [v for v in variants if v.side == "torch" and v.work == "equal"] or variants[:1]
     best = min(rivals, key=lambda v: statistics.median(v.rounds))
@@ -230,7 +230,7 @@ HEADING = ["| case | variant | work | threads | ms per step | quartiles, ms "
 
 
 def describe_machine(options):
-    """Return the machine, the versions and the command, as one line."""
+    """Return one line with the machine, the versions and the command."""
     parts = [f"{processor_name()}, {CORES} cores", f"Python {platform.python_version()}"]
     if options.backend == "cupy":
         with backend.using("cupy"):
@@ -245,7 +245,7 @@ def describe_machine(options):
 
 
 # --- the command ----------------------------------------------------------------------------------
-def parse(arguments):
+def parse_options(arguments):
     p = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="*", choices=tuple(CASES), default=list(CASES))
     p.add_argument("--engines", nargs="+", choices=("plain", "recorded", "torch"),
@@ -280,14 +280,14 @@ def run(options):
     print(describe_machine(options), "", *HEADING, sep="\n", flush=True)
     measured = []
     with tempfile.TemporaryDirectory() as folder:
-        mkl = mkl_as_on_intel(folder) if "torch" in options.engines else {}
+        mkl = make_mkl_environment(folder) if "torch" in options.engines else {}
         jobs = [((QUICK if options.quick else CASES)[model], step_variants(model, options, mkl))
                 for model in options.models]
-        jobs += [(None, real_variants(what, options, mkl)) for what in ("decoding", "lora")
+        jobs += [(None, real_model_variants(what, options, mkl)) for what in ("decoding", "lora")
                  if options.real]
         for case, variants in jobs:
             variants = measure(variants, case, options)
-            print(*table(variants), sep="\n", flush=True)
+            print(*format_rows(variants), sep="\n", flush=True)
             measured += [dataclasses.asdict(variant) for variant in variants]
     if options.json:
         results = {"about": describe_machine(options), "variants": measured}
@@ -297,9 +297,9 @@ def run(options):
 
 
 def main(arguments=None):
-    options = parse(arguments)
+    options = parse_options(arguments)
     if options.worker:
-        return serve(lambda: make_step(options.worker))
+        return run_worker(lambda: make_step(options.worker))
     return run_guarded("bench.py", lambda: run(options))
 
 

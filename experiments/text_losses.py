@@ -1,8 +1,8 @@
 """Print the loss of runs over the whole validation text, next to the recorded loss.
 
-A run records its loss on random windows, which depend on its seed. Here every window that starts at
-a multiple of half a block counts, so that runs of different seeds are compared on the same text.
-The last column is the standard deviation of the loss on 240 random windows (20 batches of 12).
+A run records its loss on random windows, which depend on its seed. This script uses every window
+that starts at a multiple of half a block, so all runs are compared on the same text. The last
+column is the standard deviation of the loss on 240 random windows (20 batches of 12).
 
   python experiments/text_losses.py runs/seed0 runs/seed1
 """
@@ -28,14 +28,14 @@ ROWS = 64           # windows evaluated at a time
 DRAWN = 240         # random windows, for the standard deviation of their mean loss
 
 
-def whole_windows(ids, block):
-    """Return (inputs, targets), each (N, block): a window at each multiple of half a block."""
+def make_windows(ids, block):
+    """Return (inputs, targets), each (N, block), of the windows at multiples of half a block."""
     starts = np.arange(0, len(ids) - block, max(1, block // 2))
     taken = ids[starts[:, None] + np.arange(block + 1)]
     return taken[:, :-1], taken[:, 1:]
 
 
-def whole_losses(run, text=None):
+def compute_run_losses(run, text=None):
     """Return the loss of each window of the validation part (N,) of a run from `load_run`.
 
     `text` is the new path of the run's text if it has moved. Raises InputError for a run on other
@@ -47,36 +47,36 @@ def whole_losses(run, text=None):
     task = make_task(dataclasses.replace(config, text=text or config.text))
     if "validation" not in task.parts:
         raise InputError("the run has no validation part (--r-train 1); name one that has")
-    losses = measured(run.model, *whole_windows(task.parts["validation"], config.block))
+    losses = compute_losses(run.model, *make_windows(task.parts["validation"], config.block))
     if not np.isfinite(losses).all():
         raise InputError("the losses are not finite: the model's parameters are too large; name a "
                          "run that has not diverged")
     return losses
 
 
-def measured(model, inputs, targets):
-    """Return the loss of each window (N,), computed by the plain engine."""
+def compute_losses(model, inputs, targets):
+    """Return the loss of each window (N,), computed by npdl's layers (the plain engine)."""
     batch = Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=ROWS)
     return PlainEngine(model, None).measure(batch)[0]
 
 
-def arguments(given):
+def parse_arguments(arguments):
     p = OneLineParser(description=__doc__.split("\n\n")[0])
     p.add_argument("runs", nargs="+", metavar="RUN", type=parse_path,
                    help="the folder of a run on a text")
     p.add_argument("--text", metavar="FILE", help="where the runs' text is now, if it has moved")
-    return p, p.parse_args(given)
+    return p, p.parse_args(arguments)
 
 
-def main(given=None):
-    p, options = arguments(given)
+def main(arguments=None):
+    p, options = parse_arguments(arguments)
 
     def work():
         print(f"| run | recorded | whole part | scatter of {DRAWN} windows |\n|---|---:|---:|---:|")
         losses_of_runs = []
         for folder in options.runs:
             run = load_run(folder)
-            losses = whole_losses(run, options.text)
+            losses = compute_run_losses(run, options.text)
             recorded = run.records[-1].get("validation_loss") if run.records else None
             recorded = math.nan if recorded is None else recorded
             losses_of_runs.append((recorded, losses.mean(dtype=float)))

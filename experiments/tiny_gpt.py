@@ -112,7 +112,7 @@ def softmax(x):
 
 
 def loss_and_gradient(logits, answers):
-    """Return the mean of -log p(answer) after the last token, and its gradient (B, S, V)."""
+    """Return the mean of -log p(answer) at the last position, and its gradient (B, S, V)."""
     p, B = softmax(logits[:, -1]), len(answers)                 # p (B, V)
     dlogits = np.zeros_like(logits)
     dlogits[:, -1] = (p - np.eye(V)[answers]) / B
@@ -120,7 +120,7 @@ def loss_and_gradient(logits, answers):
 
 
 def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
-    """Train by AdamW on the first `examples` sums; return weights, and ids and answers of all."""
+    """Train on the first `examples` sums by AdamW; return weights, and ids and answers of all."""
     rng = np.random.default_rng(seed)
     a, b = np.divmod(rng.permutation(P * P), P)         # every sum, in random order: "a + b ="
     ids, answers = np.stack([a, np.full_like(a, P), b, np.full_like(a, P + 1)], 1), (a + b) % P

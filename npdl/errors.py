@@ -168,7 +168,7 @@ def check_attention_mask(mask, shape):
                          "added to the scores")
 
 
-def checked_ids(ids, size, what="token ids"):
+def checked_ids(ids, size, name="token ids"):
     """Return `ids` as an array of integers, after a check that 0 <= id < size.
 
     An array on a GPU is not checked, because the program would have to wait for the GPU. For an
@@ -179,18 +179,18 @@ def checked_ids(ids, size, what="token ids"):
     try:
         ids = _as_array(ids)
     except ValueError:
-        raise InputError(f"{what} are rows of different lengths; pad them to one length") from None
+        raise InputError(f"{name} are rows of different lengths; pad them to one length") from None
     if not is_array(ids) or ids.dtype.kind not in "iu":
-        raise InputError(f"{what} are {describe(ids)}; they must be integers")
-    _check_range(ids, size - 1, what)
+        raise InputError(f"{name} are {describe(ids)}; they must be integers")
+    _check_range(ids, size - 1, name)
     return ids
 
 
-def _check_range(values, largest, what, note=""):
+def _check_range(values, largest, name, note=""):
     """Raise InputError unless all values are from 0 to `largest`. `note` explains this limit."""
     for value in (values.min(), values.max()) if values.size else ():
         if not 0 <= value <= largest:
-            raise InputError(f"{what} contain {value}; allowed are 0 to {largest}{note}")
+            raise InputError(f"{name} contain {value}; allowed are 0 to {largest}{note}")
 
 
 def checked_tokens(ids, owner, max_len=None, size=LARGEST_INTEGER):
@@ -400,30 +400,30 @@ def check_trainable(owner, param):
                          "after freezing")
 
 
-def check_optimizer_state(own, state):
-    """Raise InputError unless `state` has the entries of `own`, with arrays of the same shapes."""
-    if not isinstance(state, dict) or state.keys() != own.keys():
+def check_optimizer_state(expected, state):
+    """Raise InputError unless `state` has the entries of `expected`, with the same array shapes."""
+    if not isinstance(state, dict) or state.keys() != expected.keys():
         given = describe(state)
         if isinstance(state, dict):
             given = ", ".join(map(str, state)) or "an empty dict"
-        raise InputError(f"optimizer state: given {given}; it must have {', '.join(own)}")
+        raise InputError(f"optimizer state: given {given}; it must have {', '.join(expected)}")
     checked_integer("steps", state["steps"], 0)
-    for moment in own.keys() - {"steps"}:
-        check_state_dict(own[moment], state[moment], f"{moment} of")
+    for moment in expected.keys() - {"steps"}:
+        check_state_dict(expected[moment], state[moment], f"{moment} of")
 
 
-def check_state_dict(own, arrays, what="parameter"):
-    """Raise InputError unless `arrays` has the names, shapes and dtypes of `own` {name: array}."""
-    differing = sorted(own.keys() ^ arrays.keys())
+def check_state_dict(expected, arrays, kind="parameter"):
+    """Raise InputError unless `arrays` has the names, shapes and dtypes of `expected`, a dict."""
+    differing = sorted(expected.keys() ^ arrays.keys())
     if differing:
-        how = "missing" if differing[0] in own else "unknown"
-        raise InputError(f"{what} {differing[0]!r} is {how} (in all, {len(differing)} names are "
+        how = "missing" if differing[0] in expected else "unknown"
+        raise InputError(f"{kind} {differing[0]!r} is {how} (in all, {len(differing)} names are "
                          "missing or unknown); give the arrays of a model of the same class, made "
                          "with the same options")
-    for name, wanted in own.items():
+    for name, wanted in expected.items():
         given = arrays[name]
         if not is_array(given) or (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
-            raise InputError(f"{what} {name!r} is {describe(given)}; this model needs "
+            raise InputError(f"{kind} {name!r} is {describe(given)}; this model needs "
                              f"{describe(wanted)}")
 
 

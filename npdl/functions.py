@@ -187,15 +187,15 @@ def length_mask(lengths, S):
     return xp.arange(S) < to_device(lengths)[:, None]
 
 
-def real_steps(x, lengths, owner):
+def mask_steps(x, lengths, owner):
     """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
 
     If `lengths` is None, all steps are valid, and the result is (None, x).
     """
     if lengths is None:
         return None, x
-    real = length_mask(checked_lengths(lengths, *x.shape[:2], owner), x.shape[1])[..., None]
-    return real, xp.where(real, x, 0)
+    valid = length_mask(checked_lengths(lengths, *x.shape[:2], owner), x.shape[1])[..., None]
+    return valid, xp.where(valid, x, 0)
 
 
 def h_of(state):
@@ -208,9 +208,9 @@ def add_dh(dstate, dh):
     return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
 
 
-def if_real(real):
-    """Return a function of (new, old) that returns new where the mask `real` is True, else old.
+def chooser(valid):
+    """Return a function of (new, old) that returns new where the mask `valid` is True, else old.
 
-    `real` (B, 1) is True for the sequences for which a step is valid.
+    `valid` (B, 1) is True for the sequences for which a step is valid.
     """
-    return lambda new, old=0: xp.where(real, new, old)
+    return lambda new, old=0: xp.where(valid, new, old)

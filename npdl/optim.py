@@ -152,9 +152,9 @@ class Adam(Optimizer):
         self.betas, self.eps = betas, eps
 
     def update(self, name, p, lr, decay):
-        self.move(name, p, p.grad + decay * p.data, lr)
+        self.adam_update(name, p, p.grad + decay * p.data, lr)
 
-    def move(self, name, p, g, lr):
+    def adam_update(self, name, p, g, lr):
         """Make Adam's update with the gradient g."""
         m, v, t, (b1, b2) = self.m[name], self.v[name], self.steps, self.betas
         m[...] = b1 * m + (1 - b1) * g
@@ -175,7 +175,7 @@ class AdamW(Adam):
 
     def update(self, name, p, lr, decay):
         p.data[...] -= lr * decay * p.data
-        self.move(name, p, p.grad, lr)
+        self.adam_update(name, p, p.grad, lr)
 
 
 def clip_by_global_norm(params, max_norm):

@@ -19,26 +19,26 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
 A test checks the order of the sections, the three lines of the box, that each grade has a folded
 solution, and the numbers and citations of equations (tests/book/test_book.py).
 
-The text is written by hand. Fences insert what is computed from the source:
+The text is written by hand. Fenced directives insert results that are computed from the source:
 
-    ```{picture} lstm-cell    a picture, and its caption (opening.py has this one and four more)
+    ```{picture} lstm-cell    a picture, and its caption (see opening.py, also for sum and ask)
     ```{graph} LSTMCell       the graph of a recorded run of a layer
     ```{equation} lstm-3      TeX, numbered in order; cited in text by {from}`lstm-3`. Below a line
-                              ---: code that compares it with the layer's own numbers
-                              (docs.book.checks says with what names it begins)
+                              ---: code that compares the equation with the layer's own numbers
+                              (docs.book.checks lists the names that this code can use)
     ```{source} npdl.layers.recurrent:LSTMCell.backward
-                              the function beside its formulas; in the body, `line <- lstm-3` names
-                              the equations that a line comes from, and `-- plumbing:` begins the
-                              lines of a backward that come from none
+                              the function next to its formulas; in the body, `line <- lstm-3`
+                              names the equations of a line, and `-- plumbing:` begins the list of
+                              lines of a backward that have no equation
     ```{proof} LSTMCell LSTM  their gradient checks, run while the book is built
     ```{mistakes} npdl.layers.recurrent:LSTMCell [LAYER]
-                              `old -> new` and `: why` below it; blame is asked about each, and
-                              must first name the line that was changed; where another is
-                              rightly first, `! why` says so
-    ```{questions} 002.3.1    worked out by `exercises`
+                              `old -> new`, and the reason in a line `: why` below it. `blame` runs
+                              on each mistake and must name the changed line first; if another
+                              line is rightly the first, a line `! why` gives the reason
+    ```{questions} 002.3.1    solved by `exercises`
 
-What is wrong breaks the build, with file and line: a check that fails or compares nothing, a line
-that is not in the source or cites nothing, a mistake that blame does not see or puts on another
-line, a question or a link that leads nowhere. pictures.py draws, notebooks.py makes the notebooks,
-equations/ reads the TeX of an equation and decides whether it holds for arrays.
+An error ends the build, with file and line: a check that fails or compares nothing, a line that
+is not in the source or cites nothing, a mistake that blame does not find or assigns to another
+line, a question or a link that does not exist. pictures.py draws, notebooks.py makes notebooks,
+and equations/ parses the TeX of an equation and evaluates both sides for arrays.
 """

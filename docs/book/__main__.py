@@ -24,9 +24,9 @@ def parse():
     parser = OneLineParser(prog="python -m docs.book", description="Build the book as a website, "
                            "which needs no server: open index.html in its folder.")
     parser.add_argument("--out", default="build/book", metavar="DIR",
-                        help="the site's folder (default: build/book); what is in it is replaced")
+                        help="the site's folder (default: build/book); its files are replaced")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", default=[],
-                        choices=[int(path.name[:2]) for path in chapter.paths()],
+                        choices=[int(path.name[:2]) for path in chapter.list_chapters()],
                         help="only these chapters, as a draft")
     parser.add_argument("--check", action="store_true",
                         help="run the checks of all equations (or of --only) and list them")
@@ -41,23 +41,23 @@ def run(options):
 
     if options.train is not None:
         for name in options.train or trained.MODELS:
-            print(trained.keep(name), flush=True)
+            print(trained.write_record(name), flush=True)
         return 0
     if not options.check:
         return build(options)
-    for one in map(chapter.read, chapter.paths()):
+    for one in map(chapter.read_chapter, chapter.list_chapters()):
         if not options.only or one.number in options.only:
-            for label, close in checks.run(one).items():
+            for label, close in checks.run_checks(one).items():
                 print(f"{label:<20} {close.count:>3} comparisons   worst {close.worst:.1e}")
     return 0
 
 
 def build(options):
-    """Write the site; 1 when Sphinx complains."""
+    """Build the site and return the exit status: 1 if Sphinx reports an error or a warning."""
     out = Path(options.out)
     if out.exists() and not (out.is_dir() and (not any(out.iterdir())
                                                or (out / "objects.inv").exists())):
-        raise InputError(f"--out {out}: holds something else than a site; give another folder")
+        raise InputError(f"--out {out}: the folder doesn't hold a site; give another folder")
     try:
         from sphinx.application import Sphinx
 

@@ -1,8 +1,8 @@
-"""A chapter as it is written: its text and its fenced directives, checked for its form.
+"""Read a chapter's file: split it into text and fenced directives, and check their form.
 
-A chapter is docs/book/chapters/NN-name.md; docs.book says which sections it has.
-Directives are fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. A wrong
-form raises a BookError with file and line.
+A chapter is docs/book/chapters/NN-name.md; docs.book describes its sections and directives. A
+directive begins with a fence such as ```{equation} name-3, and {from}`name-3` cites this equation
+in the text. An invalid form raises a BookError with file and line.
 """
 
 import functools
@@ -23,7 +23,7 @@ CITED = re.compile(r"\{from\}`([^`]+)`")
 
 
 class BookError(NpdlError):
-    """An error in a chapter: its file, its line, what to do."""
+    """An error in a chapter. The message has the file, the line, and what to do."""
 
     def __init__(self, file, line, text):
         super().__init__(f"{Path(file).name}:{line}: {text}")
@@ -31,9 +31,9 @@ class BookError(NpdlError):
 
 @dataclass
 class Part:
-    """A piece of a chapter: text (`name` is ""), or the directive `name` with what it holds.
+    """Text (`name` is ""), or a directive: `given` follows its name, `body` is its content.
 
-    An equation and a sum hold TeX and, below a line ---, the `code` of a check; a {said} only code.
+    In an equation or a sum, `code` is the check below the line ---. A {said} has only `code`.
     """
 
     name: str
@@ -44,16 +44,16 @@ class Part:
 
     @property
     def code_line(self):
-        """Return the number of the line above the code in the chapter's file."""
+        """Return the number of the line before the code in the chapter's file."""
         return self.line + (self.body.count("\n") + 2 if self.body else 0)
 
 
 @dataclass
 class Chapter:
-    """`name` is "06-lstm", `number` 6; `equations` are {label: Part}.
+    """A chapter: `name` is, for example, "06-lstm", `number` is 6, `equations` are {label: Part}.
 
-    `formulas` are what is checked: {label: {name: TeX}}, of an equation {"lstm-3": its TeX}, of an
-    {said} {TeX: TeX} of what its text says between two $, with a relation.
+    `formulas` are {label: {name: TeX}}, the formulas that the check with this label evaluates. An
+    equation has one, named by its label. A {said} has those of its text, named by their own TeX.
     """
 
     path: Path
@@ -70,8 +70,8 @@ class Chapter:
     def number(self):
         return int(self.name[:2])
 
-    def shown(self, label, home):
-        """Return how this chapter cites an equation of the chapter `home`: (3), or (1.3)."""
+    def cite(self, label, home):
+        """Return the citation of an equation of the chapter `home` in this one, as (3) or (1.3)."""
         number = label.rpartition("-")[2]
         return f"({number})" if home is self else f"({home.number}.{number})"
 
@@ -83,25 +83,25 @@ class Chapter:
         return [part for part in self.parts if part.name in names]
 
 
-def paths():
-    """Return the chapters' files, in order."""
+def list_chapters():
+    """Return the paths of the chapters' files, in order."""
     return sorted(FOLDER.glob("[0-9][0-9]-*.md"))
 
 
 @functools.lru_cache(maxsize=64)
-def read(path):
+def read_chapter(path):
     """Return the Chapter in a file. Raises BookError if the file has an invalid form."""
     chapter = Chapter(Path(path))
-    _split(chapter, chapter.path.read_text(encoding="utf-8"))
+    _split_into_parts(chapter, chapter.path.read_text(encoding="utf-8"))
     for part in chapter.directives("equation"):
         chapter.equations[part.given] = part
         chapter.formulas[part.given] = {part.given: part.body}
-    _claim(chapter)
+    _assign_relations(chapter)
     return chapter
 
 
-def _split(chapter, text):
-    """Cut a file into its parts; a fence that is no directive of ours stays in the text."""
+def _split_into_parts(chapter, text):
+    """Set chapter.title and chapter.parts. Fences that are not DIRECTIVES stay in the text."""
     lines, held, start, i = text.split("\n"), [], 1, 0
     if lines[0].startswith("# "):
         chapter.title, lines[0] = lines[0][2:].strip(), ""
@@ -121,7 +121,7 @@ def _split(chapter, text):
             if part.name in ("equation", "sum"):
                 part.body, bar, part.code = part.body.partition("\n---\n")
                 if not bar:
-                    chapter.fail(i + 1, "this is TeX, a line ---, and code that calls holds(...)")
+                    chapter.fail(i + 1, "write TeX, a line ---, and code that calls holds(...)")
             if part.name == "said":
                 part.body, part.code = "", part.body
             chapter.parts += [Part("", start, body="\n".join(held)), part]
@@ -130,23 +130,23 @@ def _split(chapter, text):
     chapter.parts.append(Part("", start, body="\n".join(held)))
 
 
-def claims(text):
-    """Yield (position, TeX on one line) of each formula that relates two terms."""
-    for found in FORMULA.finditer(text):
+def find_relations(text):
+    """Yield (position, TeX on one line) of each formula $...$ with a relation such as =."""
+    for formula in FORMULA.finditer(text):
         depth = 0
-        for sign in CLAIMS.finditer(found[1]):
+        for sign in CLAIMS.finditer(formula[1]):
             depth += bool(sign["open"]) - bool(sign["close"])
-            if depth == 0 and not sign["close"] and sign[0] != found[1]:
-                yield found.start(), " ".join(found[1].split())
+            if depth == 0 and not sign["close"] and sign[0] != formula[1]:
+                yield formula.start(), " ".join(formula[1].split())
                 break
 
 
-def _claim(chapter):
-    """Give each {said} the formulas of the text since the last one. Raises BookError for others."""
+def _assign_relations(chapter):
+    """Store in chapter.formulas, for each {said}, the relations of the text before it."""
     waiting, said = {}, 0
     for part in chapter.parts:
         if part.name == "":
-            for place, tex in claims(part.body):
+            for place, tex in find_relations(part.body):
                 waiting.setdefault(tex, part.line + part.body[:place].count("\n"))
         elif part.name == "said":
             said += 1
@@ -157,6 +157,6 @@ def _claim(chapter):
                            "holds(\"how it begins\", ...) below, or say it in words")
 
 
-def labels(text):
+def split_labels(text):
     """Return the labels in a text: "lstm-3 lstm-4" -> ["lstm-3", "lstm-4"]."""
     return text.replace(",", " ").split()

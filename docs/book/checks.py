@@ -1,18 +1,18 @@
-"""The check of every numbered equation: the printed TeX itself, evaluated with a layer's numbers.
+"""Check every numbered equation: evaluate its printed TeX with a layer's numbers.
 
-A check is code that makes the numbers and calls `holds(dx=dx, ...)`: the equation above it, with
-these values for its symbols (docs.book.equations). A name of the code need not be handed over.
-Whatever else there is to say of a layer stands beside it as `assert close(a, b)`. An inequality is
-to be asked for numbers where it is an equality, and for others. Number what a sum goes over by
-`dict(enumerate(steps, 1))`: `steps[t - 1]` is the last one at 0, so a wrong range has the same sum.
+A check is code that computes values and calls `holds(dx=dx, ...)`. This evaluates the equation
+above the code, with these values for its symbols (see docs.book.equations). Variables of the code
+need not be passed. Other properties are checked by `assert close(a, b)`. For an inequality, call
+holds once with values for which both sides are equal, and once with others. If a sum counts from
+1, pass `dict(enumerate(steps, 1))`: in a list, index -1 would hide a wrong range.
 
-What the text says between two $, with a relation, is checked by an {said} below it, whose
-`holds("how the formula begins", ...)` is that equation. Its names are its own.
+The directive {said} checks the formulas with a relation in the text above it. There
+`holds("how the formula begins", ...)` selects a formula. Its code has its own variables.
 
-The checks of a chapter share one namespace, in order. It begins with np, rng, holds, close, slope,
-numeric, ready, inside, every layer of npdl and all that npdl exports. A check is refused that
-leaves out a statement of its equation, or would not notice that what it compares is a millionth
-off.
+The checks of a chapter share variables, in order. Predefined are np, rng, holds, close, slope,
+numeric, ready, inside, every layer of npdl, and all names that npdl exports. A check fails if it
+does not evaluate every statement of its equation, or if it would still pass with a relative error
+of 1e-6.
 """
 
 import ast
@@ -31,8 +31,8 @@ from npdl.study.check.samples import find_layer_classes
 from npdl.study.check.subjects import randomise
 
 
-def namespace(name):
-    """Return the names that are defined when a chapter's checks begin."""
+def make_namespace(name):
+    """Return {name: value} of the predefined names of a chapter's checks. `name` seeds `rng`."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
 
     def ready(layer):
@@ -46,31 +46,28 @@ def namespace(name):
                     "ready": ready, "__name__": "checks"}
 
 
-def run(chapter, space=None):
+def run_checks(chapter, space=None):
     """Run every check and {said} of a chapter, and return {label: Close}.
 
-    `space`, an empty dictionary, takes the names that the checks define. Raises BookError for the
-    first check that fails.
+    The variables that the checks define are stored in the dictionary `space`. Raises BookError for
+    the first check that fails.
     """
     space = {} if space is None else space
-    space |= namespace(chapter.name)
-    return {part.given: check(chapter, part, chapter.formulas[part.given], space)
+    space |= make_namespace(chapter.name)
+    return {part.given: run_check(chapter, part, chapter.formulas[part.given], space)
             for part in chapter.directives("equation", "said")}
 
 
-def value(expression, names):
-    """Return the value of an expression. Raises InputError if it can't be computed."""
+def evaluate(expression, names):
+    """Return the value of a Python expression. Raises InputError if it can't be computed."""
     try:
         return eval(expression, dict(names))
     except Exception as error:
         raise InputError(f"{expression}: {type(error).__name__}: {error}") from error
 
 
-def check(chapter, part, texts, space):
-    """Run one check of the equations {name: TeX}, and return its Close.
-
-    Raises BookError if the check fails.
-    """
+def run_check(chapter, part, texts, space):
+    """Run one check of the equations {name: TeX}. Return its Close, or raise BookError."""
     if part.name == "said":
         space = space | {"rng": np.random.default_rng(part.line)}
     equations = {}
@@ -90,23 +87,23 @@ def check(chapter, part, texts, space):
     space["holds"] = holds if part.name == "said" else equations[part.given]
     _execute(chapter, part, space)
     for name, equation in equations.items():
-        _whole(chapter, part, name, equation)
+        _require_complete(chapter, part, name, equation)
     closes = [space["close"], *(equation.close for equation in equations.values())]
     return Close(sum(one.count for one in closes), max(one.worst for one in closes))
 
 
-def _whole(chapter, part, name, equation):
-    """Refuse a check that leaves out a part of an equation, or could not fail."""
+def _require_complete(chapter, part, name, equation):
+    """Raise BookError if a check does not evaluate every statement, or could not fail."""
     def fail(what):
         chapter.fail(part.line, f"check {name} {what}")
-    silent = set(range(1, len(equation.statements) + 1)) - equation.told
+    silent = set(range(1, len(equation.statements) + 1)) - equation.evaluated
     if silent:
         fail(f"does not evaluate statement {min(silent)} of its equation: call holds(...)")
     if not equation.close.sharp:
-        fail("compares nothing: what it compares is zero, or its tolerance too large")
+        fail("cannot fail: the compared values are zero, or its tolerance is too large")
     for number, seen in equation.bounds.items():
         for case in {"tight", "strict"} - seen:
-            fail(f"has no {case} case of inequality {number}: call holds(...) for one")
+            fail(f"has no {case} case of inequality {number}: call holds(...) with such values")
 
 
 def _execute(chapter, part, space):

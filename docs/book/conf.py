@@ -1,4 +1,4 @@
-"""Sphinx's settings for the book; `python -m docs.book` makes the pages that it reads."""
+"""Sphinx's settings for the book; `python -m docs.book` writes the pages that Sphinx reads."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from docutils.utils.math import MathError
 from sphinx.errors import ExtensionError
 
 import npdl
-from docs.book.formulas import mathml
+from docs.book.formulas import to_mathml
 
 project = "npdl"
 author = copyright = "the npdl authors"
@@ -41,7 +41,7 @@ html_theme_options = {"navigation_with_keys": True,
 def _visit(block):
     def visit(self, node):
         try:
-            formula = mathml(node.astext(), block)
+            formula = to_mathml(node.astext(), block)
         except MathError as error:
             raise ExtensionError(f"{node.source}:{node.line}: {error}") from error
         self.body.append(f'<div class="equation"><div class="parts">{formula}</div></div>'
@@ -51,7 +51,7 @@ def _visit(block):
 
 
 def _finish(app, pagename, templatename, context, doctree):
-    """Give the captions of the side bar a level for screen readers."""
+    """Give the captions of the side bar a heading level for screen readers."""
     for name in ("furo_navigation_tree", "body"):
         if name in context:
             context[name] = context[name].replace('class="caption" role="heading"',

@@ -1,7 +1,7 @@
 """The style of all pictures: plots by matplotlib, and drawings of boxes and arrows, as SVG.
 
-Their colours are the page's, so they hold in light and in dark. They are as wide as a phone. The
-style of drawings is in static/book.css.
+They use the colours of the page's theme, so they are readable in light and dark mode. Their width
+is that of a phone. The style of drawings is in static/book.css.
 """
 
 import io
@@ -27,10 +27,7 @@ PLOT = {"svg.fonttype": "none", "font.size": 12, "font.family": "sans-serif", "t
 
 
 def as_svg(draw, *arguments, label):
-    """Return what draw(*arguments) makes, a figure of matplotlib or a Drawing, as SVG.
-
-    `label` says what the picture shows.
-    """
+    """Return draw(*arguments), a Figure or a Drawing, as SVG; `label` is for screen readers."""
     with matplotlib.rc_context(PLOT | {"svg.hashsalt": label}):         # the same ids each time
         made = draw(*arguments)
         if isinstance(made, Drawing):
@@ -43,23 +40,23 @@ def as_svg(draw, *arguments, label):
     text = re.sub(r' id="([^"]*)"', lambda m: m[0] if m[1] in used else "", text)
     for colour, by in COLOURS.items():
         text = text.replace(colour, by)
-    return labelled(text, label)
+    return add_label(text, label)
 
 
-def labelled(svg, label):
-    """Return an SVG that says to a screen reader what it shows."""
+def add_label(svg, label):
+    """Return an SVG with a description for screen readers."""
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
 
 
-def figure(height, rows=1, columns=1, **options):
-    """Return (a figure of WIDTH x height pixels, its axes)."""
+def make_figure(height, rows=1, columns=1, **options):
+    """Return (a matplotlib Figure of WIDTH x height pixels, its axes)."""
     made = Figure((WIDTH / 72, height / 72), layout="constrained")
     return made, made.subplots(rows, columns, **options)
 
 
-def curves(x, lines, **options):
-    """Draw curves {name: values} over x, with a legend above."""
-    made, axis = figure(264)
+def draw_curves(x, lines, **options):
+    """Return a Figure with the curves {name: values} over x, and a legend above them."""
+    made, axis = make_figure(264)
     for name, values in lines.items():
         axis.plot(x, values, label=name)
     made.legend(loc="outside upper center", ncols=len(lines))
@@ -68,8 +65,8 @@ def curves(x, lines, **options):
     return made
 
 
-def matrix(axes, values, rows=(), columns=(), low=0.0):
-    """Draw a matrix of squares, from white for `low` to blue for 1."""
+def draw_matrix(axes, values, rows=(), columns=(), low=0.0):
+    """Draw a matrix of coloured squares on `axes`, from white for `low` to blue for 1."""
     axes.imshow(values, cmap=SHADES, vmin=low, vmax=1.0, interpolation="none")
     height, width = np.shape(values)
     axes.set(yticks=range(len(rows)), yticklabels=rows, xticks=range(len(columns)),
@@ -81,19 +78,19 @@ def matrix(axes, values, rows=(), columns=(), low=0.0):
     axes.spines[:].set_visible(False)
 
 
-def matrices(height, parts, **options):
-    """Draw matrices {title: values} side by side; return (figure, axes)."""
-    made, axes = figure(height, 1, len(parts))
+def draw_matrices(height, parts, **options):
+    """Draw the matrices {title: values} side by side; return (Figure, axes)."""
+    made, axes = make_figure(height, 1, len(parts))
     for axis, (title, values) in zip(axes, parts.items(), strict=True):
-        matrix(axis, values)
+        draw_matrix(axis, values)
         axis.set(title=title, **options)
     return made, axes
 
 
-def table(height, values, rows, columns, written=(), **options):
-    """Draw one matrix; the numbers `written` are in its squares."""
-    made, axis = figure(height)
-    matrix(axis, values, rows, columns)
+def draw_table(height, values, rows, columns, written=(), **options):
+    """Return a Figure of one matrix; `written` are the numbers to print in its squares."""
+    made, axis = make_figure(height)
+    draw_matrix(axis, values, rows, columns)
     axis.set(**options)
     for (row, column), value in np.ndenumerate(np.round(written, 2)):
         if value:
@@ -102,32 +99,32 @@ def table(height, values, rows, columns, written=(), **options):
 
 
 class Drawing:
-    """A picture of WIDTH by `height` units, y downwards.
+    """An SVG drawing of WIDTH x height units; y grows downwards.
 
-    Kinds of lines and arrows: "" a value, "back" a gradient, "thin" a help line.
+    Kinds of lines and arrows: "" for a value, "back" for a gradient, "thin" for an auxiliary line.
     """
 
     def __init__(self, height):
         self.height, self.parts = height, []
 
     def svg(self, label):
-        """Return the picture; `label` says what it shows."""
+        """Return the SVG text; `label` is the description for screen readers."""
         size = f'width="{WIDTH}" height="{self.height}"'
-        return labelled(f'<svg viewBox="0 0 {WIDTH} {self.height}" {size} class="drawing">'
-                        f'{"".join(self.parts)}</svg>', label)
+        return add_label(f'<svg viewBox="0 0 {WIDTH} {self.height}" {size} class="drawing">'
+                         f'{"".join(self.parts)}</svg>', label)
 
     def add(self, tag, words="", **attributes):
-        """Add an element; `kind` is its class."""
+        """Add an SVG element with these attributes; `kind` is its class."""
         given = " ".join(f'{"class" if name == "kind" else name}="{value}"'
                          for name, value in attributes.items())
         self.parts.append(f"<{tag} {given}>{escape(words)}</{tag}>")
 
     def text(self, x, y, words, kind=""):
-        """Write words around (x, y), or from there on (kind "start")."""
+        """Write text centred at (x, y), or beginning there (kind "start")."""
         self.add("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind)
 
     def box(self, x, y, words="", width=64, height=30, kind=""):
-        """Draw a box around its middle (x, y)."""
+        """Draw a box with the centre (x, y)."""
         self.add("rect", x=f"{x - width / 2:g}", y=f"{y - height / 2:g}", width=f"{width:g}",
                  height=f"{height:g}", rx=5, kind=kind)
         if words:
@@ -137,7 +134,7 @@ class Drawing:
         self.add("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind)
 
     def arrow(self, *points, kind=""):
-        """Draw a line through points, with a head at the last."""
+        """Draw a line through points, with an arrowhead at the last."""
         self.line(points, kind)
         tip, before = np.array(points[-1]), np.array(points[-2])
         along = 8 * (tip - before) / np.linalg.norm(tip - before)

@@ -1,4 +1,4 @@
-"""TeX as MathML, which browsers show without a script or a font from elsewhere."""
+"""Convert TeX to MathML, which browsers display without a script or an external font."""
 
 import functools
 import re
@@ -20,7 +20,7 @@ ALSO = (    # what docutils doesn't know or sets differently, such as an index b
 
 
 @functools.lru_cache(maxsize=4096)
-def mathml(tex, block=False):
+def to_mathml(tex, block=False):
     """Return a formula as a <math> element on one line. Raises MathError for invalid TeX."""
     for pattern, by in ALSO:
         tex = re.sub(pattern, by, tex)
@@ -34,34 +34,35 @@ def mathml(tex, block=False):
             node[1].set("style", "padding-bottom: .13em")       # or it sits on the letter
         if node.tag == "mo" and node.text in ("⟨", "⟩", "‖") and "minsize" not in node.attrib:
             node.set("stretchy", "false")
-        _apart(node)
+        _add_function_spaces(node)
     return ElementTree.tostring(root, "unicode", short_empty_elements=False)
 
 
-def in_parts(tex):
-    """Return an equation as MathML in parts that a narrow page can put on lines of their own.
+def to_mathml_parts(tex):
+    """Return an equation as several MathML elements, between which a narrow page can break lines.
 
-    The equation is split at wide spaces and before the relations that follow. A long part is also
-    split before its signs, which may be in brackets with a size of their own (\\big).
+    The equation is split at wide spaces and before relations. A long part is also split before its
+    signs, which may be in brackets with a size of their own (\\big).
     """
     groups = []
     tex = re.sub(r"(\\Rightarrow)\s*\\quad\b", r"\1\\;", tex)     # an arrow begins its group
-    for group in _cut(tex, r"\\q?quad\b"):
-        parts = [piece for part in _cut(re.sub(r"^\s*\\q?quad\b", "", group), RELATION)
-                 for piece in (_cut(part, SIGN, SIZED) if len(part) > LONG else [part])]
-        groups.append("".join(mathml(_balanced(part if n == 0 else "{}" + part), block=True)
-                              for n, part in enumerate(parts)))
+    for group in _split_tex(tex, r"\\q?quad\b"):
+        parts = [piece for part in _split_tex(re.sub(r"^\s*\\q?quad\b", "", group), RELATION)
+                 for piece in (_split_tex(part, SIGN, SIZED) if len(part) > LONG else [part])]
+        groups.append("".join(
+            to_mathml(_balance_brackets(part if n == 0 else "{}" + part), block=True)
+            for n, part in enumerate(parts)))
     return "".join(f'<span class="group">{group}</span>' for group in groups)
 
 
-def _balanced(tex):
-    """Add an empty bracket to a piece in place of a bracket whose partner is in another piece."""
+def _balance_brackets(tex):
+    """Add an invisible bracket to a part if the matching bracket is in another part."""
     odd = sum(1 if sign[-1] in "([" else -1 for sign in re.findall(SIZED, tex))
     return rf"\bigl.{tex}" if odd < 0 else rf"{tex}\bigr." if odd > 0 else tex
 
 
-def _cut(tex, pattern, open_ones=r"(?!)"):
-    """Split TeX before each match that is in no bracket, or only in brackets of `open_ones`."""
+def _split_tex(tex, pattern, open_ones=r"(?!)"):
+    """Split TeX before each match of `pattern` outside of brackets; `open_ones` are no brackets."""
     pieces, depth, start = [], 0, 0
     for match in re.finditer(rf"{open_ones}|(?P<cut>{pattern})|"
                              r"(?P<open>\\begin|\\lVert|\\langle|[{(\[])|"
@@ -73,8 +74,8 @@ def _cut(tex, pattern, open_ones=r"(?!)"):
     return [piece for piece in [*pieces, tex[start:]] if piece.strip(" \n,")]
 
 
-def _apart(row):
-    """Separate tanh from c in tanh c: the invisible sign between them has no width."""
+def _add_function_spaces(row):
+    """Put a space between tanh and c in tanh c, because the invisible sign there has no width."""
     made = []
     for part, after in zip_longest(list(row), row[1:]):
         first = after[0] if after is not None and after.tag == "mrow" and len(after) else after

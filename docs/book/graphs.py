@@ -1,15 +1,15 @@
-"""The graph of a layer's forward and of its backward, drawn out of one recorded run of the layer.
+"""Draw the graphs of a layer's forward and backward from one recorded run of the layer.
 
-A box is a value that a statement of the layer made, with its shape in that run; lines lead down to
-it from what the statement read. The backward begins with the gradients that come in and ends with
-those that go out (filled); what it reads of the forward is named inside the box, in small.
+A box is a value that a statement computed, with its shape in that run. Lines lead down to it from
+the values that the statement read. The backward begins with the upstream gradients and ends with
+the returned gradients (filled boxes). A box names the values of forward that it reads, in small.
 """
 
 import re
 from dataclasses import dataclass, field
 
 from docs.book.drawing import WIDTH, Drawing
-from docs.book.frame import recorded
+from docs.book.frame import record_layer
 from npdl.study.step.fold import is_only_naming
 
 HIGH, GAP, ACROSS = 54, 22, 4
@@ -19,7 +19,7 @@ NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 @dataclass(eq=False)
 class Node:
-    """A value: its name, its shape, the Nodes it was made of, the names of forward that it read."""
+    """A value: its name and shape, the Nodes `made_of`, and values of forward it `also` reads."""
 
     name: str
     shape: tuple
@@ -29,7 +29,7 @@ class Node:
     at: tuple = ()
 
 
-def plain(name):
+def shorten_name(name):
     """Shorten a name: self.W_x.data -> W_x, cache.o -> o, self.b.grad -> db, x.T -> x."""
     parts = [p for p in name.split(".") if p not in ("self", "cache", "data", "T", "shape")]
     if parts and parts[-1] == "grad":
@@ -37,11 +37,10 @@ def plain(name):
     return ".".join(parts)
 
 
-def nodes_of(recording, phase):
-    """Return the Nodes of a phase.
+def find_nodes(recording, phase):
+    """Return the Nodes of a phase, "forward" or "backward".
 
-    They are made from the statements of the layer's own method, or of the function that this method
-    calls to do its work.
+    They come from the layer's method, or from a function that this method calls to do its work.
     """
     steps = {}                                          # {call: {line: its first step}}
     for one in recording.steps_of(phase):
@@ -66,8 +65,8 @@ def _nodes(steps, phase, returned=None):
             continue                                    # fields of the cache, handed on
         made_of, also = [], []
         for read, shown in one.reads.items():
-            name = plain(read)
-            known = [current[plain(n)] for n in NAME.findall(read) if plain(n) in current]
+            name, parts = shorten_name(read), map(shorten_name, NAME.findall(read))
+            known = [current[part] for part in parts if part in current]
             if known:
                 made_of += known
             elif not NAME.fullmatch(read) or not name or len(shown) != 1 or not shown[0][1].shape:
@@ -78,14 +77,14 @@ def _nodes(steps, phase, returned=None):
             else:
                 also.append(name)
         for write in writes:
-            name = returned if write.name == "return" else plain(write.name)
+            name = returned if write.name == "return" else shorten_name(write.name)
             current[name] = Node(name, write.shown[0][1].shape, list(dict.fromkeys(made_of)), also)
             found.append(current[name])
     return found
 
 
-def placed(nodes):
-    """Give each Node its row and its place, rows no wider than a phone; returns the height."""
+def place_nodes(nodes):
+    """Set row and centre of each Node, at most ACROSS in a row, and return the graph's height."""
     for node in nodes:
         node.row = 1 + max((one.row for one in node.made_of), default=-1)
     for node in nodes:                                  # what only enters stands above its reader
@@ -103,9 +102,9 @@ def placed(nodes):
     return y - GAP
 
 
-def route(one, node, nodes):
-    """Return the points of a line from one box down to another that avoids all boxes between."""
-    (x, y), (end_x, end_y) = one.at, node.at
+def find_route(source, target, nodes):
+    """Return the points of a line from `source` down to `target` that avoids all boxes between."""
+    (x, y), (end_x, end_y) = source.at, target.at
     points, end = [(x, y + HIGH / 2)], (end_x, end_y - HIGH / 2)
     for middle in sorted({n.at[1] for n in nodes if y < n.at[1] < end_y}):
         taken = [n.at[0] for n in nodes if n.at[1] == middle]
@@ -115,27 +114,27 @@ def route(one, node, nodes):
                  for at in (upper, lower)]
         if not all(max(ahead) <= box - BOX / 2 - CLEAR or min(ahead) >= box + BOX / 2 + CLEAR
                    for box in taken):
-            free = next(filter(None, (_beside(taken, BOX / 2 + far) for far in (8, CLEAR))))
+            free = next(filter(None, (_find_gaps(taken, BOX / 2 + far) for far in (8, CLEAR))))
             ahead = 2 * [min(free, key=lambda at: abs(at - sum(ahead) / 2))]
         points += [(ahead[0], upper), (ahead[1], lower)]
     return [*points, end]
 
 
-def _beside(taken, reach):
-    """Return the x of lines that pass boxes with the centres `taken` at the distance `reach`."""
+def _find_gaps(taken, reach):
+    """Return the x at least `reach` from all box centres `taken`, as near to a box as possible."""
     return [at for box in taken for at in (box - reach, box + reach)
             if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= reach for one in taken)]
 
 
-def drawn(name):
+def draw_graph(name):
     """Return (SVG, caption) of a layer's graph. Raises InputError if npdl has no such layer."""
-    recording = recorded(name).recording
-    parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]
+    recording = record_layer(name).recording
+    parts = [(phase, find_nodes(recording, phase)) for phase in ("forward", "backward")]
     caption = (f"One run of {name}. Its forward is above. Its backward is below, from the upstream "
                "gradients to the gradients that it returns (filled boxes). A box shows the name of "
                "an array and its shape in this run. Small letters name the arrays that the "
                "backward reads from the cache.")
-    heights = [placed(nodes) + 60 for _, nodes in parts]
+    heights = [place_nodes(nodes) + 60 for _, nodes in parts]
     draw, top = Drawing(sum(heights)), 0
     for (phase, nodes), height in zip(parts, heights, strict=True):
         draw.text(WIDTH / 2, top + 14, phase)
@@ -148,7 +147,7 @@ def _draw(draw, nodes, top, kind):
     read = {id(one) for node in nodes for one in node.made_of}
     for node in nodes:
         for one in node.made_of:
-            draw.arrow(*((x, y + top) for x, y in route(one, node, nodes)), kind=kind)
+            draw.arrow(*((x, y + top) for x, y in find_route(one, node, nodes)), kind=kind)
     for node in nodes:
         x, y = node.at
         draw.box(x, y + top, "", BOX, HIGH, "hot" if kind and id(node) not in read else "")

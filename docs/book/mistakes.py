@@ -1,7 +1,7 @@
-"""A mistake made in npdl's own source, and what `blame` says of it.
+"""Apply the mistakes of a {mistakes} directive to npdl's source, and run `blame` on each.
 
-Where no gradient tells, in an update or a search, a number does: `> expression` is computed from
-what the chapter's checks have left, as the source is and with the mistake.
+A mistake in an update rule or a search changes no gradient. Then a line `> expression` is
+evaluated with the names of the chapter's checks, once without and once with the mistake.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from unittest import mock
 
 import numpy as np
 
-from docs.book.checks import value
-from docs.book.sources import ROOT, find, plain
+from docs.book.checks import evaluate
+from docs.book.sources import ROOT, find_object, normalise_code
 from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
 from npdl.study.check.samples import sample
@@ -26,9 +26,10 @@ from npdl.study.trace.statements import describe_function
 
 @dataclass
 class Mistake:
-    """`was` became `now`, because of `why`. It is blamed, or the expression `asked` is computed.
+    """The statement `was` is replaced by `now`, which is wrong because of `why`.
 
-    `said` is the result; `other` says why blame is right to name another line first.
+    `said` is the report of `blame`, or, if `asked` is an expression, its values. `other` is the
+    reason why blame rightly names another line first.
     """
 
     line: int
@@ -40,33 +41,33 @@ class Mistake:
     said: str = ""
 
 
-def mistakes(chapter, part, space):
-    """Make each of a directive's Mistakes, and run `blame` on it or compute with it.
+def try_mistakes(chapter, part, space):
+    """Return the Mistakes of a directive, with the result of `blame` or of their expression.
 
     `space` holds the names of the chapter's checks. Raises BookError if `blame` finds nothing, or
-    first names another line and the chapter does not say why.
+    first names another line and the chapter does not give a reason.
     """
     made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
     for mistake in made:
         try:
-            function, statement = changed(find(target), mistake.was)
-            edit = edited(function, statement, mistake.now)
+            function, statement = find_statement(find_object(target), mistake.was)
+            edit = replaced_statement(function, statement, mistake.now)
             if mistake.asked:
-                mistake.said = _computed(mistake, space, edit)
+                mistake.said = _compare_values(mistake, space, edit)
             else:
                 name = layer[0] if layer else target.partition(":")[2]
-                mistake.said = _blamed(mistake, name, function, statement, edit)
+                mistake.said = _run_blame(mistake, name, function, statement, edit)
         except InputError as error:
             chapter.fail(mistake.line, str(error))
     return made
 
 
-def _blamed(mistake, name, function, statement, edit):
-    """Return what blame says of a layer.
+def _run_blame(mistake, name, function, statement, edit):
+    """Return the report of `blame` on a layer with a mistake, as text.
 
-    The limit of time is 10 minutes, so that the limit of work, which is as usual, ends the search:
-    the answer then doesn't depend on how fast or busy the machine is. Raises InputError if blame
-    names another line without a reason.
+    The time limit is 10 minutes, so that the usual limit of work ends the search, and the answer
+    does not depend on the machine's speed. Raises InputError if blame first names another line and
+    the mistake has no reason for this.
     """
     with edit, contextlib.chdir(ROOT), warnings.catch_warnings(), mock.patch.object(
             blaming, "SECONDS", 600.0):
@@ -82,30 +83,30 @@ def _blamed(mistake, name, function, statement, edit):
                          f"{mistake.now!r}: improve blame, or say why that line is rightly the "
                          "first, in a line below: ! why")
     if named == meant and mistake.other:
-        raise InputError(f"blame first names {mistake.now!r} itself: take the ! line out")
+        raise InputError(f"blame first names {mistake.now!r} itself: remove the ! line")
     return str(report)
 
 
-def _computed(mistake, space, edit):
-    """Return the value of the mistake's expression, with the source as it is and changed."""
+def _compare_values(mistake, space, edit):
+    """Return text with the value of the mistake's expression, without and with the mistake."""
     values = []
     with np.errstate(all="ignore"), np.printoptions(precision=4, suppress=True):
         for way in (contextlib.nullcontext(), edit):
             with way:
-                values.append(str(value(mistake.asked, space)))
+                values.append(str(evaluate(mistake.asked, space)))
     if values[0] == values[1]:
-        raise InputError(f"{mistake.asked} is {values[0]} with {mistake.now!r} too")
+        raise InputError(f"{mistake.asked} is {values[0]} with {mistake.now!r}, too")
     return "as it is:         {}\nwith the mistake: {}".format(*(
         text.replace("\n", "\n" + 18 * " ") for text in values))
 
 
 def read_mistakes(chapter, part):
-    """Return the Mistakes that a directive lists, without making them."""
+    """Return the Mistakes that a directive lists, without results."""
     made = []
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
         if text.startswith((":", ">", "!")):
             if not made:
-                chapter.fail(i, "a reason before its mistake: write old -> new first")
+                chapter.fail(i, "a reason comes before its mistake; first write old -> new")
             field = {":": "why", ">": "asked", "!": "other"}[text[0]]
             setattr(made[-1], field, f"{getattr(made[-1], field)} {text[1:].strip()}".strip())
         elif text.strip():
@@ -118,26 +119,27 @@ def read_mistakes(chapter, part):
     return made
 
 
-def changed(found, code):
-    """Return (function, statement) of the statement `code` in a function or a class.
+def find_statement(target, code):
+    """Return (function, statement) of the statement `code` in `target`, a function or class.
 
-    A class's backward is searched first, and its forward last. Raises InputError for no statement.
+    A class's backward is searched first, its forward last. Raises InputError if there is none.
     """
-    own = [found] if isinstance(found, FunctionType) else [
-        f for f in vars(found).values() if isinstance(f, FunctionType)]
-    for function in sorted(own, key=lambda f: (f.__name__ != "backward", f.__name__ == "forward")):
+    functions = [target] if isinstance(target, FunctionType) else [
+        f for f in vars(target).values() if isinstance(f, FunctionType)]
+    order = {"backward": 0, "forward": 2}               # the other functions in between
+    for function in sorted(functions, key=lambda f: order.get(f.__name__, 1)):
         planned = describe_function(inspect.unwrap(function).__code__)
         for statement in planned.lines if planned else ():
-            if plain(statement.source) == plain(code):
+            if normalise_code(statement.source) == normalise_code(code):
                 return inspect.unwrap(function), statement
-    raise InputError(f"{code!r} is no statement of {found.__qualname__}; copy one")
+    raise InputError(f"{code!r} is not a statement of {target.__qualname__}; copy one")
 
 
 @contextlib.contextmanager
-def edited(function, statement, now):
-    """Run a function with `now` in place of the statement in the block.
+def replaced_statement(function, statement, now):
+    """Return a context in which `function` has `now` in place of the statement.
 
-    linecache holds the edited file, so that a report shows the lines that ran.
+    linecache then holds the edited file, so reports show the lines that ran.
     """
     file = function.__code__.co_filename
     lines = linecache.getlines(file)

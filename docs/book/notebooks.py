@@ -1,8 +1,8 @@
-"""Notebooks: one of each chapter with a backward to write, and those in docs/book/notebooks.
+"""Make the notebooks of chapters with a backward to write, and read those in docs/book/notebooks.
 
-The text is on the chapter's page. The notebook has the cells that run: a layer step by step, the
-gradient checks, and the backward to write, with hints and a solution. The first cell installs npdl
-where it is missing, from the wheel that the site has in the folder of the notebooks.
+The explanations are on the chapter's page. The notebook has code: a layer step by step, gradient
+checks, and a backward to write, with hints and a solution. Its first code cell installs npdl, if it
+is missing, from the wheel next to the notebook.
 """
 
 import inspect
@@ -41,26 +41,27 @@ if importlib.util.find_spec("npdl") is None:
     get_ipython().run_line_magic("pip", "install -q 'WHEEL[train]'")'''.replace("WHEEL", WHEEL)
 
 
-def write_wheel(folder):
-    """Build WHEEL into a folder, without the network."""
+def build_wheel(folder):
+    """Build the file WHEEL of npdl in a folder, without network access."""
     done = subprocess.run([sys.executable, "-m", "hatchling", "build", "--target", "wheel",
                            "--directory", str(folder)], cwd=ROOT, capture_output=True, text=True)
     if done.returncode or not (Path(folder) / WHEEL).exists():
         raise BookError(ROOT / "pyproject.toml", 1,
-                        f"{WHEEL} is not built: {(done.stdout + done.stderr).strip()[-500:]}")
+                        f"{WHEEL} could not be built: {(done.stdout + done.stderr).strip()[-500:]}")
 
 
-def notebooks(chapters, known):
-    """Return {name: notebook} of the chapters with a backward, and of those written by hand."""
-    cells = {chapter.name: cells_of(chapter, known) for chapter in chapters if asks_for(chapter)[0]}
+def make_notebooks(chapters, known):
+    """Return {name: notebook} of the chapters with a backward, and of the files in WRITTEN."""
+    cells = {chapter.name: chapter_cells(chapter, known)
+             for chapter in chapters if find_exercise(chapter)[0]}
     cells |= {path.stem: nbformat.read(path, 4).cells for path in WRITTEN.glob("*.ipynb")}
-    return {name: notebook(own) for name, own in cells.items()}
+    return {name: make_notebook(own) for name, own in cells.items()}
 
 
-def notebook(cells):
-    """Return the notebook of some cells; the cell that installs npdl comes after the first."""
+def make_notebook(cells):
+    """Return a notebook with these cells, and the cell that installs npdl after the first one."""
     first, *rest = cells
-    made = new_notebook(cells=[first, code(INSTALL), *rest], metadata={"kernelspec": {
+    made = new_notebook(cells=[first, code_cell(INSTALL), *rest], metadata={"kernelspec": {
         "name": "python3", "display_name": "Python 3", "language": "python"}})
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number}"                   # the same each time it is made
@@ -68,69 +69,69 @@ def notebook(cells):
 
 
 def filled(text):
-    """Return the text of a notebook with its solution in its blank cell."""
+    """Return the text of a notebook whose blank cell holds the solution."""
     made = nbformat.reads(text, 4)
     for cell in made.cells:
         cell.source = cell.metadata.get("solution", cell.source)
     return nbformat.writes(made)
 
 
-def words(text):
-    """Return a cell of Markdown."""
+def text_cell(text):
+    """Return a Markdown cell."""
     return new_markdown_cell(text.strip("\n"))
 
 
-def code(text, **metadata):
-    """Return a cell of Python."""
+def code_cell(text, **metadata):
+    """Return a Python cell."""
     return new_code_cell(text.strip("\n"), metadata=metadata)
 
 
-def folded(summary, text):
-    """Return a cell of Markdown that opens on a click."""
-    return words(f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>")
+def folded_cell(summary, text):
+    """Return a Markdown cell that shows `summary` and opens on a click."""
+    return text_cell(f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>")
 
 
-def cells_of(chapter, known):
-    """Yield the cells of a chapter: a layer step by step, its gradients, a backward to write."""
-    cls, part = asks_for(chapter)
+def chapter_cells(chapter, known):
+    """Yield the cells of a chapter's notebook: steps of a layer, gradient checks, the exercise."""
+    cls, part = find_exercise(chapter)
     names = step_names(chapter)
-    yield words(f"# {chapter.title}\n\nThe text and the equations are on the page of this chapter.")
-    yield code(SETUP)
-    yield words("## One run, line by line")
-    yield code(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
-               "npdl.step(layer, *inputs, **options)")
-    yield words("## Gradient checks")
-    yield code(f"for name in {names!r}:\n"
-               "    layer, inputs, options = samples.sample(layers[name])\n"
-               "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
-    yield from to_write(chapter, known, cls, sources.cited(chapter, part))
+    yield text_cell(f"# {chapter.title}\n\nThe text and the equations are on this chapter's page.")
+    yield code_cell(SETUP)
+    yield text_cell("## One run, line by line")
+    yield code_cell(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
+                    "npdl.step(layer, *inputs, **options)")
+    yield text_cell("## Gradient checks")
+    yield code_cell(f"for name in {names!r}:\n"
+                    "    layer, inputs, options = samples.sample(layers[name])\n"
+                    "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
+    yield from exercise_cells(chapter, known, cls, sources.make_cited_listing(chapter, part))
 
 
-def to_write(chapter, known, cls, found):
-    """Yield a backward to write, its check, hints one by one, and the solution."""
+def exercise_cells(chapter, known, cls, listing):
+    """Yield the cells of an exercise: a blank backward, its check, the hints, and the solution."""
     function = vars(cls)["backward"]
-    blank = f"{found.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
-    whole = _subclass("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
-    yield words(f"## Write it yourself\n\nWrite the backward of `{cls.__name__}` into the next "
-                "cell, in place of the `raise`. The cell after it checks every gradient, and names "
-                "the incorrect line. If you don't know how to go on, open one hint at a time.")
-    yield code(_subclass("Mine", cls, function, blank), solution=whole)
-    yield code("layer, inputs, options = samples.sample(Mine)\n"
-               "assert_right(layer, *inputs, **options)\nprint(\"every gradient is right\")")
-    cited = [line for line in found.lines if line.cited]
+    blank = f"{listing.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
+    whole = _subclass_code("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
+    yield text_cell(f"## Write it yourself\n\nWrite the backward of `{cls.__name__}` into the next "
+                    "cell, in place of the `raise`. The cell after it checks every gradient, and "
+                    "names the incorrect line. If you are stuck, open one hint at a time.")
+    yield code_cell(_subclass_code("Mine", cls, function, blank), solution=whole)
+    yield code_cell("layer, inputs, options = samples.sample(Mine)\n"
+                    "assert_right(layer, *inputs, **options)\nprint(\"every gradient is right\")")
+    cited = [line for line in listing.lines if line.cited]
     for number, line in enumerate(cited, 1):
         written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
         equations = "\n\n".join(
-            f"Equation {chapter.shown(label, known[label])}:\n\n"
+            f"Equation {chapter.cite(label, known[label])}:\n\n"
             f"$$\n{known[label].equations[label].body}\n$$" for label in line.cited)
-        yield folded(f"Hint {number} of {len(cited)}", f"`{written}`\n\n{equations}")
-    yield folded("The solution", f"```python\n{whole}\n```")
+        yield folded_cell(f"Hint {number} of {len(cited)}", f"`{written}`\n\n{equations}")
+    yield folded_cell("The solution", f"```python\n{whole}\n```")
 
 
-def asks_for(chapter):
-    """Return (class, the {source} of its backward) that a chapter's notebook asks for, or Nones.
+def find_exercise(chapter):
+    """Return (class, {source} Part of its backward) for a chapter's exercise, or (None, None).
 
-    It is the layer of the chapter's graph, or else the first with a backward.
+    The class is the layer of the chapter's graph, or else the first one with a backward.
     """
     known, parts = find_layer_classes(), {}
     for part in reversed(chapter.directives("source")):
@@ -141,8 +142,8 @@ def asks_for(chapter):
     return next(((known[name], parts[name]) for name in names if name in parts), (None, None))
 
 
-def _subclass(name, cls, function, text):
-    """Return the code of a subclass with another text of one method, after its imports."""
+def _subclass_code(name, cls, function, text):
+    """Return the code of a subclass of `cls` with `text` as one method, after its imports."""
     module = inspect.getmodule(function)
     used = sorted(set(function.__code__.co_names) & set(vars(module)))
     lines = [f"from {module.__name__} import {', '.join(used)}", "", ""] if used else []

@@ -1,8 +1,7 @@
-"""The pictures of ```{picture} NAME: a file in drawings/, or a function here.
+"""The pictures of ```{picture} NAME: a file in drawings/, or a function of this module.
 
-An .html in drawings/ has sliders, with which static/moving.js computes the picture again. A
-function with the name of a trained model draws its record `kept`. Every number in a picture is
-npdl's own.
+An .html file in drawings/ has sliders, and static/moving.js redraws it. A function with the name
+of a trained model draws the `record` of the model. npdl computes all numbers in the pictures.
 """
 
 from pathlib import Path
@@ -18,21 +17,21 @@ SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
 BARS = {"color": drawing.BLUE, "alpha": 0.4}
 
 
-def strip(tokens, rows):
+def draw_strip(tokens, rows):
     """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
-    return drawing.table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
+    return drawing.draw_table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
 
 
-def names_of_all():
+def list_names():
     """Return the names of all pictures."""
     return sorted({*(path.stem for path in DRAWINGS.iterdir()), *OWN, *trained.MODELS})
 
 
-def drawn(name, caption):
-    """Return a picture as SVG."""
+def draw_picture(name, caption):
+    """Return the picture `name` as SVG, with its caption as description."""
     for file in DRAWINGS.glob(f"{name}.*"):
-        return drawing.labelled(file.read_text(encoding="utf-8"), caption)
-    record = [trained.record(name)] if name in trained.MODELS else []
+        return drawing.add_label(file.read_text(encoding="utf-8"), caption)
+    record = [trained.read_record(name)] if name in trained.MODELS else []
     return drawing.as_svg(globals()[name], *record, label=caption)
 
 
@@ -40,7 +39,7 @@ def drawn(name, caption):
 
 def slopes():
     """Draw the activations and their derivatives."""
-    made, axes = drawing.figure(380, 2, 2)
+    made, axes = drawing.make_figure(380, 2, 2)
     x = np.linspace(-4, 4, 161)
     layers = npdl.Sigmoid(), npdl.Tanh(), npdl.ReLU(), npdl.GELU()
     for axis, layer in zip(axes.flat, layers, strict=True):
@@ -58,7 +57,7 @@ def pulls():
     x = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
     loss = npdl.CrossEntropy()
     _, cache = loss.forward(x, np.array([1]))
-    made, axes = drawing.figure(560, 3)
+    made, axes = drawing.make_figure(560, 3)
     for axis, name, values in zip(axes, ("scores x", "p", "dx = p − q"), (
             x[0], np.exp(cache.log_p[0]), loss.backward(1.0, cache)[0]), strict=True):
         colours = [(drawing.BLUE, 0.6 if k == 1 else 0.15) for k in range(5)]
@@ -72,8 +71,8 @@ def pulls():
 
 def positions():
     """Draw the matrix of sinusoidal positions."""
-    made, axis = drawing.figure(285)
-    drawing.matrix(axis, sinusoidal(24, 32, "2k/d"), low=-1)
+    made, axis = drawing.make_figure(285)
+    drawing.draw_matrix(axis, sinusoidal(24, 32, "2k/d"), low=-1)
     axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4),
              yticks=range(0, 24, 4), yticklabels=range(0, 24, 4))
     return made
@@ -89,7 +88,7 @@ def first_steps():
         adam.step()
         taken.append((before - model.W.data[0, 0]) / adam.lr)
         bare.append(adam.m["W"][0, 0] / np.sqrt(adam.v["W"][0, 0]))
-    made, axis = drawing.figure(250)
+    made, axis = drawing.make_figure(250)
     axis.semilogx(range(1, steps + 1), taken)
     axis.semilogx(range(1, steps + 1), bare)
     axis.set(xlabel="step", ylim=(0, 7), xticks=[1, 10, 100, 1000],
@@ -100,8 +99,9 @@ def first_steps():
 def normalised():
     """Draw which entries share a mean in LayerNorm and in BatchNorm."""
     row, column = np.indices((4, 6))
-    made, axes = drawing.matrices(160, {"LayerNorm": np.where(row == 1, 0.75, 0.08),
-                                        "BatchNorm": np.where(column == 2, 0.75, 0.08)}, xlabel="D")
+    values = {"LayerNorm": np.where(row == 1, 0.75, 0.08),
+              "BatchNorm": np.where(column == 2, 0.75, 0.08)}
+    made, axes = drawing.draw_matrices(160, values, xlabel="D")
     for axis in axes:
         axis.set_ylabel("N", rotation=0, va="center", labelpad=10)
     return made
@@ -109,11 +109,11 @@ def normalised():
 
 def mask():
     """Draw causal_mask(6)."""
-    return drawing.table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
+    return drawing.draw_table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
 
 
 def flow():
-    """Draw how large a gradient goes from the logits of position t to the embedding's position k.
+    """Draw the norms of the gradients from the logits at position t to the embedding at position k.
 
     Each row is divided by its largest norm.
     """
@@ -125,13 +125,13 @@ def flow():
                                        cache.classifier)
         sizes.append(np.linalg.norm(model.decoder.backward(dx, cache.decoder)[0], axis=-1))
     reached = np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
-    return drawing.table(290, reached, [f"t = {t}" for t in range(S)],
-                         [f"k = {t}" for t in range(S)], written=reached)
+    return drawing.draw_table(290, reached, [f"t = {t}" for t in range(S)],
+                              [f"k = {t}" for t in range(S)], written=reached)
 
 
 def turns():
     """Draw a pair of entries of a query and one of a key, each rotated at two positions."""
-    made, axes = drawing.figure(470, 2, subplot_kw={"aspect": "equal"})
+    made, axes = drawing.make_figure(470, 2, subplot_kw={"aspect": "equal"})
     q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
     circle = np.linspace(0, 2 * np.pi, 65)
     for axis, places in zip(axes, ((1, 3), (4, 6)), strict=True):
@@ -150,44 +150,45 @@ OWN = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flo
 
 # -- of trained models -------------------------------------------------------------------------
 
-def thermometers(kept):
-    made, axis = drawing.figure(290)
+def thermometers(record):
+    made, axis = drawing.make_figure(290)
     x = np.array([-30, 110])
-    for step, slope, offset in zip(kept["steps"], kept["slopes"], kept["offsets"], strict=True):
-        last = step == kept["steps"][-1]
+    lines = zip(record["steps"], record["slopes"], record["offsets"], strict=True)
+    for step, slope, offset in lines:
+        last = step == record["steps"][-1]
         axis.plot(x, slope * x + offset, "-" if last else ":", color=drawing.INK)
         axis.text(x[1], slope * x[1] + offset, f" {step}", clip_on=True,
                   va="bottom" if last else "top")
-    axis.plot(kept["celsius"], kept["fahrenheit"], "o", color=drawing.BLUE)
+    axis.plot(record["celsius"], record["fahrenheit"], "o", color=drawing.BLUE)
     axis.set(xlabel="°C", ylabel="°F", xlim=(-30, 122), ylim=(-60, 260))
     axis.grid()
     return made
 
 
-def bends(kept):
-    made, axes = drawing.matrices(210, {"two linear layers": kept["straight"],
-                                        "a tanh between": kept["bent"]})
+def bends(record):
+    made, axes = drawing.draw_matrices(210, {"two linear layers": record["straight"],
+                                             "a tanh between": record["bent"]})
     for axis in axes:
         for x, y, answer in ((0, 0, "0"), (0, 1, "1"), (1, 0, "1"), (1, 1, "0")):
             axis.text(2 + 8 * x, 10 - 8 * y, answer, ha="center", va="center")
     return made
 
 
-def letters(kept):
-    made, axis = drawing.figure(200)
-    names = [f"{'end' if letter == '.' else letter}\n{count}/{kept['total']}"
-             for letter, count in zip(kept["letters"], kept["counts"], strict=True)]
-    axis.bar_label(axis.bar(names, kept["p"], **BARS), fmt="{:.2f}", padding=2)
-    axis.set(yticks=[], ylim=(0, 1.15 * max(kept["p"])))
+def letters(record):
+    made, axis = drawing.make_figure(200)
+    names = [f"{'end' if letter == '.' else letter}\n{count}/{record['total']}"
+             for letter, count in zip(record["letters"], record["counts"], strict=True)]
+    axis.bar_label(axis.bar(names, record["p"], **BARS), fmt="{:.2f}", padding=2)
+    axis.set(yticks=[], ylim=(0, 1.15 * max(record["p"])))
     axis.spines["left"].set_visible(False)
     return made
 
 
-def week(kept):
-    made, axis = drawing.figure(320)
-    points = np.array(kept["points"])
+def week(record):
+    made, axis = drawing.make_figure(320)
+    points = np.array(record["points"])
     axis.plot(*np.append(points, points[:1], 0).T, ":", color=drawing.INK)
-    for place, day in zip(points, kept["days"], strict=True):
+    for place, day in zip(points, record["days"], strict=True):
         axis.text(*place, day, ha="center", va="center",
                   bbox={"boxstyle": "round", "facecolor": drawing.PAPER, "edgecolor": drawing.BLUE})
     axis.margins(0.12)
@@ -196,83 +197,84 @@ def week(kept):
     return made
 
 
-def switch(kept):
+def switch(record):
     buttons = {"-": "·", "0": "off", "1": "on"}
-    return strip([buttons[token] for token in kept["text"]], {
-        "light": kept["p"],
-        **{f"h{'₁₂₃'[n]}": (np.array(row) + 1) / 2 for n, row in enumerate(kept["h"])}})
+    return draw_strip([buttons[token] for token in record["text"]], {
+        "light": record["p"],
+        **{f"h{'₁₂₃'[n]}": (np.array(row) + 1) / 2 for n, row in enumerate(record["h"])}})
 
 
-def brackets(kept):
-    return strip(kept["text"], {
-        "forget f": np.mean(kept["f"], 1), "input i": np.mean(kept["i"], 1),
-        "output o": np.mean(kept["o"], 1),
-        **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(np.array(kept["c"])[:, k] / 4) + 1) / 2
+def brackets(record):
+    return draw_strip(record["text"], {
+        "forget f": np.mean(record["f"], 1), "input i": np.mean(record["i"], 1),
+        "output o": np.mean(record["o"], 1),
+        **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(np.array(record["c"])[:, k] / 4) + 1) / 2
            for k in range(4)},
-        **{f"next: {b}": values for b, values in kept["p"].items() if b != "}"}})
+        **{f"next: {b}": values for b, values in record["p"].items() if b != "}"}})
 
 
-def names(kept):
-    made, axes = drawing.figure(384, 1, 2)
+def names(record):
+    made, axes = drawing.make_figure(384, 1, 2)
     for axis, name in zip(axes, ("anna", "tom"), strict=True):
-        z, h = np.array(kept[name]["z"])[:, 0], (np.array(kept[name]["h"])[:, 0] + 1) / 2
-        drawing.matrix(axis, np.stack([z, h], 1), columns=["z", "h"])
+        z, h = np.array(record[name]["z"])[:, 0], (np.array(record[name]["h"])[:, 0] + 1) / 2
+        drawing.draw_matrix(axis, np.stack([z, h], 1), columns=["z", "h"])
         axis.set(title=name, aspect="auto")
-    axes[0].set(yticks=range(17), yticklabels=["(name)", *kept["words"]])
+    axes[0].set(yticks=range(17), yticklabels=["(name)", *record["words"]])
     return made
 
 
-def meanings(kept):
-    made, axes = drawing.figure(230, 1, 2, sharey=True)
+def meanings(record):
+    made, axes = drawing.make_figure(230, 1, 2, sharey=True)
     for axis, name, words in zip(axes, ("forwards", "both"), ("forward", "bidirectional"),
                                  strict=True):
-        axis.barh([f"the bank … the {last}" for last in kept["last"]], kept[name], **BARS)
+        axis.barh([f"the bank … the {last}" for last in record["last"]], record[name], **BARS)
         axis.set(title=words, xlim=(0, 1), xticks=(0, 1))
     axes[0].invert_yaxis()
     return made
 
 
-def depth(kept):
-    normed, plain = (kept[name]["losses"] for name in ("normed", "plain"))
-    return drawing.curves(5 * np.arange(len(normed)), {"with LayerNorm": normed, "without": plain},
-                          xlabel="training step / loss")
+def depth(record):
+    normed, plain = (record[name]["losses"] for name in ("normed", "plain"))
+    lines = {"with LayerNorm": normed, "without": plain}
+    return drawing.draw_curves(5 * np.arange(len(normed)), lines, xlabel="training step / loss")
 
 
-def dates(kept):
-    return drawing.table(378, np.array(kept["A"]).T, [*kept["text"], "end"], list(kept["iso"]),
-                         aspect="auto")
+def dates(record):
+    return drawing.draw_table(378, np.array(record["A"]).T, [*record["text"], "end"],
+                              list(record["iso"]), aspect="auto")
 
 
-def heads(kept):
-    one, other = kept["A2"]
-    return drawing.matrices(206, {"one head": one, "the other": other})[0]
+def heads(record):
+    one, other = record["A2"]
+    return drawing.draw_matrices(206, {"one head": one, "the other": other})[0]
 
 
-def blocks(kept):
-    return drawing.table(316, kept["p"], [f"after block {n}" for n in range(1, len(kept["p"]) + 1)],
-                         ["space" if letter == " " else letter for letter in kept["letters"]],
-                         written=kept["p"], ylim=(-0.5, len(kept["p"]) - 0.5))
+def blocks(record):
+    rows = [f"after block {n}" for n in range(1, len(record["p"]) + 1)]
+    columns = ["space" if letter == " " else letter for letter in record["letters"]]
+    return drawing.draw_table(316, record["p"], rows, columns, written=record["p"],
+                              ylim=(-0.5, len(rows) - 0.5))
 
 
-def gpt(kept):
-    draw = drawing.Drawing(40 * len(kept["said"]) + 10)
-    for n, (step, words) in enumerate(kept["said"].items()):
+def gpt(record):
+    draw = drawing.Drawing(40 * len(record["said"]) + 10)
+    for n, (step, words) in enumerate(record["said"].items()):
         draw.text(6, 18 + 40 * n, f"after {step} steps: twenty one …", "small start")
         draw.text(14, 36 + 40 * n, f"“{words}”", "small start")
     return draw
 
 
-def sentences(kept):
+def sentences(record):
     draw = drawing.Drawing(250)
     draw.text(175, 14, "start")
-    for x, word, p, below in ((240, "the", kept["first"]["the"], kept["second"]),
-                              (70, "a", kept["first"]["a"], None)):
+    for x, word, p, below in ((240, "the", record["first"]["the"], record["second"]),
+                              (70, "a", record["first"]["a"], None)):
         draw.line([(175, 24), (x, 60)])
         draw.box(x, 75, f"{word}  {p:.2f}", 84, kind="hot")
         if below is None:
             draw.line([(x, 90), (x, 208)])
             draw.box(x, 150, "storm is", 84)
-            draw.box(x, 220, f"coming  {kept['beam'][1]:.2f}", 118, kind="hot")
+            draw.box(x, 220, f"coming  {record['beam'][1]:.2f}", 118, kind="hot")
             continue
         for n, (second, q) in enumerate(below.items()):
             y = 120 + 33 * n
@@ -281,23 +283,24 @@ def sentences(kept):
     return draw
 
 
-def ranks(kept):
-    made, axis = drawing.figure(214)
+def ranks(record):
+    made, axis = drawing.make_figure(214)
     names = ["none", *(f"rank {r}: {size} parameters" for r, size in zip(
-        kept["ranks"], kept["learned"], strict=True))]
-    axis.bar_label(axis.barh(names, [kept["before"], *kept["loss"]], **BARS),
+        record["ranks"], record["learned"], strict=True))]
+    axis.bar_label(axis.barh(names, [record["before"], *record["loss"]], **BARS),
                    fmt="{:.2f}", padding=4)
     axis.invert_yaxis()
-    axis.set(xticks=[], xlim=(0, 1.15 * kept["before"]))
+    axis.set(xticks=[], xlim=(0, 1.15 * record["before"]))
     return made
 
 
-def late(kept):
-    return drawing.curves(kept["step"], {"training set": kept["train_accuracy"],
-                                         "held-out set": kept["validation_accuracy"]},
-                          xscale="log", xlabel="training step / accuracy", **SHARES)
+def late(record):
+    return drawing.draw_curves(record["step"], {"training set": record["train_accuracy"],
+                                              "held-out set": record["validation_accuracy"]},
+                               xscale="log", xlabel="training step / accuracy", **SHARES)
 
 
-def further(kept):
-    return drawing.curves(kept["places"], {"rotated": kept["turned"], "added": kept["added"]},
-                          xticks=(12, 24, 36), xlabel="position / accuracy", **SHARES)
+def further(record):
+    lines = {"rotated": record["turned"], "added": record["added"]}
+    return drawing.draw_curves(record["places"], lines, xticks=(12, 24, 36),
+                               xlabel="position / accuracy", **SHARES)

@@ -1,4 +1,4 @@
-"""The gradient checks of a chapter's layers, run while the book is built."""
+"""Run the gradient checks of a chapter's layers while the book is built."""
 
 import functools
 
@@ -16,8 +16,8 @@ LEGEND = ("Each layer is checked on every example of `npdl/study/check/examples.
 
 
 @functools.cache
-def proof(name):
-    """Check a layer on all its examples; return (number of examples, largest error, gradient).
+def check_examples(name):
+    """Check a layer on all its examples; return (number of examples, largest error, its gradient).
 
     Raises InputError if npdl has no layer of that name.
     """
@@ -30,8 +30,8 @@ def proof(name):
     return len(examples), worst.error, worst.name
 
 
-def proofs(names):
-    """Return a table with a row for each layer, in Markdown."""
+def make_table(names):
+    """Return a Markdown table with a row of results for each layer."""
     rows = [f"| {name} | {count} | {error:.1e} | {gradient} |"
-            for name in names for count, error, gradient in [proof(name)]]
+            for name in names for count, error, gradient in [check_examples(name)]]
     return "\n".join(["", HEAD, *rows, "", LEGEND, ""])

@@ -1,7 +1,7 @@
-"""The folder that Sphinx reads: chapters, guides, the other pages of docs, the sources.
+"""Write the folder that Sphinx reads: chapters, guides, the other pages of docs, the sources.
 
-Links are written as they are in the repository. Each leads to a page of the site, to a picture
-that is copied, or to a source file on a page of its own; a link to nothing ends the build.
+Links in the pages are written for the repository. Each is converted to a page of the site, a
+copied picture, or the page of a source file. A link without a target ends the build.
 """
 
 import ast
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import nbformat
 
-from docs.book.chapter import BookError, paths, read
-from docs.book.frame import step_page
-from docs.book.markup import coloured, raw, words
-from docs.book.notebooks import WHEEL, notebooks, write_wheel
+from docs.book.chapter import BookError, list_chapters, read_chapter
+from docs.book.frame import make_step_page
+from docs.book.markup import colour_code, html_block, text_to_html
+from docs.book.notebooks import WHEEL, build_wheel, make_notebooks
 from docs.book.render import Page
 from docs.book.sources import ROOT
 
@@ -37,7 +37,7 @@ chapters/*
 """
 
 
-def pages():
+def map_pages():
     """Return {path in the repository: path in the site} of all pages except for chapters."""
     found = {f"{folder}/{path.name}": f"{place}/{path.name}"
              for folder, place in (("docs", "docs"), ("docs/bench", "docs/bench"),
@@ -49,24 +49,24 @@ def pages():
 
 
 class Site:
-    """Fills `folder` (what Sphinx reads) and `extra` (what is copied as it is).
+    """A builder of two folders: `folder`, which Sphinx reads, and `extra`, copied unchanged.
 
-    `only` are the numbers of the chapters to make, as a draft without the other pages.
+    If `only` has chapter numbers, the site is a draft with these chapters and no other page.
     """
 
     def __init__(self, folder, extra, only=()):
         self.folder, self.extra, self.only = Path(folder), Path(extra), only
-        chapters = [read(path) for path in paths()]
+        chapters = [read_chapter(path) for path in list_chapters()]
         self.chosen = [c for c in chapters if not only or c.number in only]
         self.known = {label: c for c in chapters for label in c.equations}
-        self.pages = {key: "index.md" if only else place for key, place in pages().items()}
+        self.pages = {key: "index.md" if only else place for key, place in map_pages().items()}
         self.pages |= {f"docs/book/chapters/{c.path.name}": f"chapters/{c.path.name}"
                        for c in self.chosen}
         self.sources = {} if only else {
-            _module(file): file for file in (ROOT / "npdl").rglob("*.py")}
+            _module_name(file): file for file in (ROOT / "npdl").rglob("*.py")}
 
     def write(self):
-        """Make every page."""
+        """Write all pages, step pages and notebooks."""
         steps = {}
         for chapter in self.chosen:
             print(chapter.name, flush=True)
@@ -76,29 +76,29 @@ class Site:
             steps |= dict.fromkeys(page.steps)
         for name in steps:
             print(f"step {name}", flush=True)
-            _write(self.extra / "steps" / f"{name}.html", step_page(name))
-        for name, made in notebooks(self.chosen, self.known).items():
+            _write(self.extra / "steps" / f"{name}.html", make_step_page(name))
+        for name, made in make_notebooks(self.chosen, self.known).items():
             _write(self.extra / "notebooks" / f"{name}.ipynb", nbformat.writes(made))
-        write_wheel(self.extra / "notebooks")
+        build_wheel(self.extra / "notebooks")
         if self.only:
             self._put("index.md", DRAFT)
             return
-        for origin in pages().keys() - {INDEX, "README.md"}:
+        for origin in map_pages().keys() - {INDEX, "README.md"}:
             text = (ROOT / origin).read_text(encoding="utf-8")
             self._put(self.pages[origin], text, origin)
-        self._put("index.md", Page(read(ROOT / INDEX), self.known).text(), INDEX)
-        self._put("api/index.md", reference())
+        self._put("index.md", Page(read_chapter(ROOT / INDEX), self.known).text(), INDEX)
+        self._put("api/index.md", make_reference_page())
         for name, file in sorted(self.sources.items()):
-            self._put(f"source/{name}.md", _listing(file))
+            self._put(f"source/{name}.md", _make_source_page(file))
 
     def _put(self, place, text, origin=None):
-        """Write one page, its links turned to the site's if it has an origin in the repository."""
+        """Write one page. If it has an `origin` in the repository, convert its links."""
         if origin:
             text = LINK.sub(lambda match: self._link(match, origin, place), text)
         _write(self.folder / place, text.replace(WHEEL_IN_TEXT, WHEEL))
 
     def _link(self, match, origin, place):
-        """Return a link, turned to the site's."""
+        """Return a link of the page `origin`, converted for the page `place` of the site."""
         _, picture, shown, full = match.groups()
         target, _, anchor = (full or "").partition("#")
         if "://" in target or target.startswith("mailto:") or not target:
@@ -110,15 +110,15 @@ class Site:
             return f"[{shown}]({posixpath.relpath(self.pages[path], here)}{anchor})"
         file = ROOT / path
         if path.startswith("..") or not file.exists():
-            raise BookError(origin, 1, f"the link to {full} leads nowhere")
+            raise BookError(origin, 1, f"the link to {full} has no target")
         if picture:
             copy = self.folder / path
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
             return f"![{shown}]({posixpath.relpath(path, here)})"
-        listed = "api/index.html" if file.is_dir() else f"source/{_module(file)}.html"
+        listed = "api/index.html" if file.is_dir() else f"source/{_module_name(file)}.html"
         if file.is_file():
-            self.sources[_module(file)] = file
+            self.sources[_module_name(file)] = file
         return f'<a href="{posixpath.relpath(listed, here)}{anchor}">{shown}</a>'
 
 
@@ -127,8 +127,8 @@ def _write(path, text):
     path.write_text(text, encoding="utf-8")
 
 
-def reference():
-    """Return the page of npdl's modules: the first sentence of each, and a link to its source."""
+def make_reference_page():
+    """Return the page of npdl's modules: the first paragraph of each, and a link to its source."""
     made = ["# API reference", "Each module of npdl, with a link to its source, where the "
             "docstring of every class and function is. Most programs import what they need from "
             "`npdl`."]
@@ -136,25 +136,25 @@ def reference():
         rows = []
         for file in sorted(folder.glob("*.py")):
             said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-            first = words(said.partition("\n\n")[0])
-            rows.append(f'<li><a href="../source/{_module(file)}.html">{_module(file)}</a>: '
-                        f"{first}</li>")
-        made += [f"## {_module(folder)}", raw(f"<ul>{''.join(rows)}</ul>")]
+            first = text_to_html(said.partition("\n\n")[0])
+            name = _module_name(file)
+            rows.append(f'<li><a href="../source/{name}.html">{name}</a>: {first}</li>')
+        made += [f"## {_module_name(folder)}", html_block(f"<ul>{''.join(rows)}</ul>")]
     return "\n\n".join(made) + "\n"
 
 
-def _module(file):
-    """Return a.b of the file a/b.py, and the path with dots for slashes of another file."""
+def _module_name(file):
+    """Return "a.b" for the file a/b.py; for another file its path, with dots for slashes."""
     name = file.relative_to(ROOT).as_posix()
     return name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
-def _listing(file):
-    """Return a source file as a page with line numbers."""
+def _make_source_page(file):
+    """Return the page of a source file, with line numbers."""
     text, name = file.read_text(encoding="utf-8"), file.relative_to(ROOT).as_posix()
-    lines = coloured(text.rstrip("\n"), "python" if file.suffix == ".py" else "text").split("\n")
+    lines = colour_code(text.rstrip("\n"), "python" if file.suffix == ".py" else "text").split("\n")
     rows = "\n".join(f'<span id="line-{n}" data-n="{n}">{line}</span>'
                      for n, line in enumerate(lines, 1))
-    return f"# {name}\n" + raw(
+    return f"# {name}\n" + html_block(
         f'<div class="listing highlight" role="group" aria-label="{escape(name)}">'
         f"<pre>{rows}</pre></div>")

@@ -1,4 +1,4 @@
-"""A function of npdl, its own lines, each with the labels of the equations that it comes from."""
+"""List a function of npdl by statements, each with the labels of the equations it implements."""
 
 import ast
 import functools
@@ -8,7 +8,7 @@ import linecache
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.book.chapter import labels
+from docs.book.chapter import split_labels
 from npdl.errors import InputError
 from npdl.study.trace.statements import describe_function
 
@@ -19,7 +19,7 @@ CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
 
 @dataclass
 class Line:
-    """A statement: its lines in the source, with those above it such as "else:".
+    """A statement and its code, including a line such as "else:" before it.
 
     `cited` are the labels of its equations: [] for plumbing, None if the chapter does not list it.
     """
@@ -40,21 +40,21 @@ class Listing:
     lines: list
 
 
-def find(target):
-    """Return the object named "package.module:Class.method". Raises InputError without one."""
+def find_object(target):
+    """Return the object "package.module:Class.method". Raises InputError if it does not exist."""
     module, _, path = target.partition(":")
     try:
-        found = importlib.import_module(module)
+        value = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"{target} is not there ({error}); write module:Class.method") from error
-    return found
+        raise InputError(f"{target} does not exist ({error}); write module:Class.method") from error
+    return value
 
 
-def listing(target):
-    """Return the Listing of "module:Class.method", without citations."""
-    function = inspect.unwrap(find(target))
+def make_listing(target):
+    """Return the Listing of the function "module:Class.method", without citations."""
+    function = inspect.unwrap(find_object(target))
     planned = describe_function(function.__code__)
     source, node = linecache.getlines(function.__code__.co_filename), planned.node
     end = node.body[0].end_lineno if ast.get_docstring(node) else node.body[0].lineno - 1
@@ -71,13 +71,13 @@ def _dedented(lines, indent):
     return "\n".join(line[indent:].rstrip() for line in lines if line.strip())
 
 
-def cited(chapter, part):
-    """Return the Listing of a {source} directive, its lines with their citations.
+def make_cited_listing(chapter, part):
+    """Return the Listing of a {source} directive, with the citations of its lines.
 
     Raises InputError if npdl has no such function, and BookError for a line that is not in the
     source, and for a statement of a backward that is neither cited nor listed as plumbing.
     """
-    found = listing(part.given)
+    found = make_listing(part.given)
     plumbing = False
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
         text = text.strip()
@@ -90,11 +90,11 @@ def cited(chapter, part):
             chapter.fail(i, f"{code!r} cites nothing: write <- and the equation's label, or list "
                             f"it after {PLUMBING}")
         line = next((line for line in found.lines if line.cited is None
-                     and plain(line.statement.source) == plain(code)), None)
+                     and normalise_code(line.statement.source) == normalise_code(code)), None)
         if line is None:
-            chapter.fail(i, f"{code!r} is no line of {found.name}; copy it from {found.module}, "
+            chapter.fail(i, f"{code!r} is not a line of {found.name}; copy it from {found.module}, "
                             f"lines {found.first} on")
-        line.cited = labels(names)
+        line.cited = split_labels(names)
     for line in found.lines:
         if "backward" in found.name and line.cited is None and _needs_equation(line.statement):
             chapter.fail(part.line, f"{found.name}: {line.code.strip()!r} cites no equation; give "
@@ -103,8 +103,8 @@ def cited(chapter, part):
 
 
 @functools.lru_cache(maxsize=4096)
-def plain(code):
-    """Return a statement, or the head of one, in a normal form."""
+def normalise_code(code):
+    """Return a statement, or the head of a block, in the format of ast.unparse."""
     for tail in ("", "\n pass"):
         try:
             return ast.unparse(ast.parse(code.strip() + tail))

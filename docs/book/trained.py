@@ -1,10 +1,9 @@
-"""Tiny trained models, one or two a chapter: what each layer is for, shown.
+"""Tiny trained models, one or two for each chapter, which show the purpose of its layers.
 
-    python -m docs.book --train         # trains all of them again, and keeps what the pages need
+    python -m docs.book --train         # trains all of them again, and writes their records
 
-`MODELS` are the functions that train them, by name; pictures.py draws them. What a training leaves
-is a JSON of a few kilobytes in data/; its numbers are rounded, and a test trains the models again
-and compares.
+`MODELS` is {name: function that trains a model}, and pictures.py draws the results. The record of
+a model is a small JSON file in data/, with rounded numbers. A test trains the models again.
 """
 
 import copy
@@ -28,34 +27,34 @@ DATA = Path(__file__).parent / "data"
 IGNORED = -1            # a target that doesn't count
 
 
-def train(name):
-    """Train a model, and return its record as JSON has it."""
+def train_model(name):
+    """Train a model and return its record, converted to JSON types."""
     return json.loads(json.dumps(MODELS[name]()))
 
 
-def keep(name):
-    """Train a model, and write what it leaves; returns the file."""
+def write_record(name):
+    """Train a model, write its record into data/, and return the path."""
     path = DATA / f"{name}.json"
-    path.write_text(json.dumps(train(name), separators=(",", ":")) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(train_model(name), separators=(",", ":")) + "\n", encoding="utf-8")
     return path
 
 
-def record(name):
+def read_record(name):
     """Return the stored record of a model."""
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def fit(model, batch, steps, lr=1e-2, *, loss=None, each=None, optimizer=None):
+def fit(model, batch, steps, lr=1e-2, *, loss=None, on_step=None, optimizer=None):
     """Train a model and return its losses.
 
-    batch(step) is (inputs, or a tuple of them, targets), of which IGNORED ones do not count;
-    each(step) is called before each step and after the last.
+    batch(step) returns (inputs, targets), where inputs may be a tuple. Targets equal to IGNORED do
+    not count. on_step(step) is called before on_step step and after the last.
     """
     loss = loss or npdl.CrossEntropy(ignored=IGNORED)
     optimizer, losses = optimizer or npdl.AdamW(model, lr), []
     for step in range(steps):
-        if each:
-            each(step)
+        if on_step:
+            on_step(step)
         inputs, targets = batch(step)
         out, cache = model.forward(*inputs if isinstance(inputs, tuple) else [inputs])
         value, c_loss = loss.forward(first(out), targets)
@@ -64,44 +63,44 @@ def fit(model, batch, steps, lr=1e-2, *, loss=None, each=None, optimizer=None):
         model.backward((dy, None) if isinstance(out, tuple) else dy, cache)
         optimizer.step()
         losses.append(float(value))
-    if each:
-        each(steps)
+    if on_step:
+        on_step(steps)
     return losses
 
 
-def chain(*parts):
-    """Return a Sequential in float64; (Linear, 3, 2) stands for Linear(3, 2).
+def make_sequential(*parts):
+    """Return a Sequential in float64; the tuple (Linear, 3, 2) creates the layer Linear(3, 2).
 
-    The layers that are given in this way have the seeds 1, 2, 3, ...
+    The layers that are given as tuples have the seeds 1, 2, 3, ...
     """
     seeds = itertools.count(1)
     return npdl.Sequential(*(part[0](*part[1:], rng=next(seeds), dtype="float64")
                              if isinstance(part, tuple) else part for part in parts))
 
 
-def scores(model, inputs):
+def predict(model, inputs):
     """Return the first output of a model."""
     return first(model.forward(inputs)[0])
 
 
 def probabilities(model, inputs):
-    return softmax(scores(model, inputs))
+    return softmax(predict(model, inputs))
 
 
-def right(model, inputs, targets):
+def measure_accuracy(model, inputs, targets):
     """Return the accuracy on the unmasked targets."""
-    found = scores(model, inputs).argmax(-1)
+    found = predict(model, inputs).argmax(-1)
     counted = targets != IGNORED
     return float((found == targets)[counted].mean())
 
 
-def kept(values, digits=3):
-    """Return arrays and numbers as lists, rounded to `digits`."""
+def rounded(values, digits=3):
+    """Return arrays or numbers as lists, rounded to `digits` decimals."""
     return np.round(np.asarray(values, float), digits).tolist()
 
 
 class Words:
-    """Words and their ids."""
+    """A vocabulary: the sorted words (or characters) of some texts. A word's id is its index."""
 
     def __init__(self, texts):
         self.words = sorted({word for text in texts for word in text})
@@ -126,12 +125,12 @@ def thermometers():
     fahrenheit = celsius * 1.8 + 0.32
     model, seen = npdl.Linear(1, 1, rng=0, dtype="float64"), []
     fit(model, lambda step: (celsius, fahrenheit), 300, loss=npdl.SquaredError(),
-        optimizer=npdl.SGD(model, 0.5), each=lambda step: seen.append(
+        optimizer=npdl.SGD(model, 0.5), on_step=lambda step: seen.append(
             (model.W.data[0, 0], 100 * model.b.data[0])))
     shown = (0, 3, 10, 30, 300)
-    return {"celsius": kept(100 * celsius[:, 0]), "fahrenheit": kept(100 * fahrenheit[:, 0]),
-            "steps": shown, "slopes": kept([seen[n][0] for n in shown]),
-            "offsets": kept([seen[n][1] for n in shown])}
+    return {"celsius": rounded(100 * celsius[:, 0]), "fahrenheit": rounded(100 * fahrenheit[:, 0]),
+            "steps": shown, "slopes": rounded([seen[n][0] for n in shown]),
+            "offsets": rounded([seen[n][1] for n in shown])}
 
 
 def bends():
@@ -142,10 +141,10 @@ def bends():
     plane = np.array([[a, b] for b in grid[::-1] for a in grid])
     found = {}
     for name, between in (("straight", []), ("bent", [npdl.Tanh()])):
-        model = chain((npdl.Linear, 2, 6), *between, (npdl.Linear, 6, 2))
+        model = make_sequential((npdl.Linear, 2, 6), *between, (npdl.Linear, 6, 2))
         fit(model, lambda step: (x, y), 600, 2e-2)
-        found[name] = kept(probabilities(model, plane)[:, 1].reshape(13, 13), 2)
-        found[f"{name}_points"] = kept(probabilities(model, x)[:, 1])
+        found[name] = rounded(probabilities(model, plane)[:, 1].reshape(13, 13), 2)
+        found[f"{name}_points"] = rounded(probabilities(model, x)[:, 1])
     return found
 
 
@@ -156,13 +155,13 @@ def letters():
     before, after = (words.ids([pair[i] for pair in pairs]) for i in (0, 1))
     model = npdl.Embedding(len(words), len(words), rng=0, dtype="float64")
     losses = fit(model, lambda step: (before, after), 400, 5e-2)
-    z = scores(model, words.ids("t"))[0]
+    z = predict(model, words.ids("t"))[0]
     counts = np.bincount(after[before == words.ids("t")[0]], minlength=len(words))
     order = np.argsort(-counts, kind="stable")[:7]
-    return {"letters": [words.words[k] for k in order], "scores": kept(z[order]),
-            "rest": kept(np.delete(z, order)), "p": kept(softmax(z)[order]),
+    return {"letters": [words.words[k] for k in order], "scores": rounded(z[order]),
+            "rest": rounded(np.delete(z, order)), "p": rounded(softmax(z)[order]),
             "counts": counts[order].tolist(), "total": int(counts.sum()),
-            "losses": kept([losses[0], losses[-1]])}
+            "losses": rounded([losses[0], losses[-1]])}
 
 
 def week():
@@ -172,7 +171,7 @@ def week():
     table = npdl.Embedding(7, 2, rng=0, dtype="float64")
     model = npdl.Sequential(table, npdl.Linear(2, 7, bias=False, rng=1, dtype="float64"))
     fit(model, lambda step: (days, beside), 600)
-    return {"days": DAYS, "points": kept(table.W.data)}
+    return {"days": DAYS, "points": rounded(table.W.data)}
 
 
 # -- chapters 5 to 8: a light, a bracket, a name, a word that a later word explains ----------
@@ -182,9 +181,9 @@ BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def switch():
-    """Train an RNN of 3 units to say whether a light is on: 1 and 0 are its buttons, - is none."""
+    """Train an RNN of 3 units to tell if a light is on. 1 and 0 switch it; - leaves it as it is."""
     rng, words = np.random.default_rng(0), Words(["-01"])
-    model = chain((npdl.Embedding, 3, 3), (npdl.RNN, 3, 3), (npdl.Linear, 3, 2))
+    model = make_sequential((npdl.Embedding, 3, 3), (npdl.RNN, 3, 3), (npdl.Linear, 3, 2))
 
     def batch(step, S=16):
         ids = words.ids("-01")[rng.choice(3, (32, S), p=(0.7, 0.15, 0.15))]
@@ -200,10 +199,10 @@ def switch():
     only_last = np.zeros_like(h)
     only_last[:, -1] = model.layers[2].W.data @ np.array([1.0, -1.0])
     dx, _ = model.layers[1].backward((only_last, None), cache)
-    return {"text": text, "h": kept(h[0].T, 2),
-            "p": kept(probabilities(model, ids)[0, :, 1], 2),
-            "reach": kept(np.linalg.norm(dx[0], axis=-1), 12),
-            "right": kept(right(model, *batch(0, 300)))}
+    return {"text": text, "h": rounded(h[0].T, 2),
+            "p": rounded(probabilities(model, ids)[0, :, 1], 2),
+            "reach": rounded(np.linalg.norm(dx[0], axis=-1), 12),
+            "right": rounded(measure_accuracy(model, *batch(0, 300)))}
 
 
 def brackets():
@@ -226,11 +225,11 @@ def brackets():
     (z, _), cache = model.forward(words.ids(text)[None])
     steps = cache.lstm.layers[0].layer.steps
     p = softmax(z[0])
-    return {"text": text, **{name: kept([getattr(step, name)[0] for step in steps], 2)
+    return {"text": text, **{name: rounded([getattr(step, name)[0] for step in steps], 2)
                              for name in "ifo"},
-            "c": kept([np.arctanh(step.tanh_c[0]) for step in steps], 2),
-            "p": {b: kept(p[:, words.ids(b)[0]], 2) for b in BRACKETS.values()},
-            "right": kept(right(model, *batch(0)))}
+            "c": rounded([np.arctanh(step.tanh_c[0]) for step in steps], 2),
+            "p": {b: rounded(p[:, words.ids(b)[0]], 2) for b in BRACKETS.values()},
+            "right": rounded(measure_accuracy(model, *batch(0)))}
 
 
 NAMES = {"anna": "she", "mary": "she", "lucy": "she", "tom": "he", "john": "he", "paul": "he"}
@@ -241,7 +240,7 @@ def names():
     """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
     rng = np.random.default_rng(0)
     words = Words([NAMES, MIDDLE, ["he", "she", "met"]])
-    model = chain((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
+    model = make_sequential((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
 
     def batch(step):
         who = rng.choice(list(NAMES), 32)
@@ -255,8 +254,8 @@ def names():
     for name in ("anna", "tom"):
         ids = words.ids([name, *MIDDLE])[None]
         (h, _), cache = model.layers[1].forward(model.layers[0].forward(ids)[0])
-        shown[name] = {"z": kept([s.z[0] for s in cache.layers[0].layer.steps], 2),
-                       "h": kept(h[0], 2), "p": kept(probabilities(model, ids)[0, :, 1], 2)}
+        shown[name] = {"z": rounded([s.z[0] for s in cache.layers[0].layer.steps], 2),
+                       "h": rounded(h[0], 2), "p": rounded(probabilities(model, ids)[0, :, 1], 2)}
     return {"words": MIDDLE, **shown}
 
 
@@ -282,18 +281,18 @@ def meanings():
     one, first_half, second_half = (npdl.RNN(6, H, rng=seed, dtype="float64")
                                     for H, seed in ((8, 2), (4, 2), (4, 3)))
     for name, layer in (("forwards", one), ("both", npdl.Bidirectional(first_half, second_half))):
-        model = chain((npdl.Embedding, len(words), 6), layer,
-                      npdl.Linear(8, 2, rng=4, dtype="float64"))
+        model = make_sequential((npdl.Embedding, len(words), 6), layer,
+                                npdl.Linear(8, 2, rng=4, dtype="float64"))
         losses = fit(model, batch, 300)
-        found[name] = kept(probabilities(model, ids)[:, 4, 1], 2)
-        found[f"{name}_loss"] = kept(losses[-1])
+        found[name] = rounded(probabilities(model, ids)[:, 4, 1], 2)
+        found[f"{name}_loss"] = rounded(losses[-1])
     return found
 
 
 # -- chapters 9 to 13: deep stacks, a date, two heads, blocks, a GPT that counts ------------------
 
 def depth():
-    """Train 20 layers on the exclusive or of three bits, with and without LayerNorm."""
+    """Train networks of 20 layers on the exclusive or of three bits, with and without LayerNorm."""
     x = np.array([[a, b, c] for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)])
     y = (x > 0).sum(1) % 2
     found = {}
@@ -309,26 +308,26 @@ def depth():
             if isinstance(part, npdl.LayerNorm if name == "normed" else npdl.GELU):
                 sizes.append(float(a.std()))
         losses = fit(model, lambda step: (x, y), 300, 3e-3)
-        found[name] = {"spread": kept(sizes, 4), "losses": kept(losses[::5])}
+        found[name] = {"spread": rounded(sizes, 4), "losses": rounded(losses[::5])}
     return found
 
 
 def dates():
-    """Train an LSTM with attention as chapter 13's translator of dates."""
+    """Train an LSTM with attention to translate dates, as in chapter 13."""
     data, words = Dates(), Dates.words
     model = npdl.LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
                              dtype="float64")
 
     def batch(step):
-        source, lengths, target = data.encoded(*data.draw("train", 48, 0, step))
+        source, lengths, target = data.encode_pairs(*data.draw("train", 48, 0, step))
         return (source, target[:, :-1], lengths), target[:, 1:]
 
     fit(model, batch, 400, 5e-3)
     text = "Saturday, March 14th, 2015"
-    source, lengths, target = data.encoded([text], ["2015-03-14"])
+    source, lengths, target = data.encode_pairs([text], ["2015-03-14"])
     logits, cache = model.forward(source, target[:, :-1], lengths)
     return {"text": text, "iso": words.decode(logits[0].argmax(-1)),
-            "A": kept(cache.attention.A[0][:10], 2)}
+            "A": rounded(cache.attention.A[0][:10], 2)}
 
 
 class SelfAttention(npdl.MultiHeadAttention):
@@ -342,7 +341,7 @@ class SelfAttention(npdl.MultiHeadAttention):
 
 
 def heads():
-    """Train one head and two heads to name the previous letter and the first one of its line."""
+    """Train one head and two heads to predict the previous letter and the first one of its line."""
     rng, V, S = np.random.default_rng(0), 8, 8
 
     def batch(step):
@@ -353,12 +352,12 @@ def heads():
 
     found = {}
     for H in (1, 2):
-        model = chain((npdl.Embedding, V, 32), (npdl.LearnedPositions, S, 32),
-                      (SelfAttention, 32, H), (npdl.Linear, 32, V * V))
+        model = make_sequential((npdl.Embedding, V, 32), (npdl.LearnedPositions, S, 32),
+                                (SelfAttention, 32, H), (npdl.Linear, 32, V * V))
         fit(model, batch, 600)
         _, cache = model.forward(batch(0)[0][:1])
-        found[f"A{H}"] = kept(cache.layers[2].attend.A[0], 2)
-        found[f"right{H}"] = kept(right(model, *batch(0)))
+        found[f"A{H}"] = rounded(cache.layers[2].attend.A[0], 2)
+        found[f"right{H}"] = rounded(measure_accuracy(model, *batch(0)))
     return found
 
 
@@ -368,8 +367,8 @@ COUNTED = "".join(f"{ten}{unit} " for ten in ("twenty", "thirty", "forty", "fift
 LETTERS = Words([COUNTED])
 
 
-def counting(model, steps, each=None, S=24, B=16):
-    """Train a model to go on counting, in letters; return its losses."""
+def train_to_count(model, steps, on_step=None, S=24, B=16):
+    """Train a model to continue COUNTED, a text that counts in words; return its losses."""
     ids, rng = LETTERS.ids(COUNTED), np.random.default_rng(0)
 
     def batch(step):
@@ -377,20 +376,20 @@ def counting(model, steps, each=None, S=24, B=16):
         return (np.stack([ids[s: s + S] for s in starts]),
                 np.stack([ids[s + 1: s + S + 1] for s in starts]))
 
-    return fit(model, batch, steps, 3e-3, each=each)
+    return fit(model, batch, steps, 3e-3, on_step=on_step)
 
 
 def blocks():
-    """Train a GPT of four blocks, and return its prediction after each block."""
+    """Train a GPT of four blocks, and return the prediction that each block's output would give."""
     model = npdl.GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                      dtype="float64")
-    counting(model, 500)
+    train_to_count(model, 500)
     text = "thirty four thirty "
     _, cache = model.forward(LETTERS.ids(text)[None])
     normed = [model.decoder.norm.forward(c.y)[0] for c in cache.decoder.blocks]
     rows = np.array([softmax(model.classifier.forward(y)[0][0, -1]) for y in normed])
     top = np.argsort(-rows.max(0))[:5]
-    return {"text": text, "letters": [LETTERS.words[k] for k in top], "p": kept(rows[:, top], 2)}
+    return {"text": text, "letters": [LETTERS.words[k] for k in top], "p": rounded(rows[:, top], 2)}
 
 
 def gpt():
@@ -404,8 +403,8 @@ def gpt():
             best, = greedy(continuation(model, LETTERS.ids("twenty one ")), 32)
             said[step] = "".join(LETTERS.words[k] for k in best.tokens)
 
-    losses = counting(model, 800, listen, S=44, B=8)
-    return {"said": said, "losses": kept(losses[::10])}
+    losses = train_to_count(model, 800, listen, S=44, B=8)
+    return {"said": said, "losses": rounded(losses[::10])}
 
 
 # -- chapters 14 to 18: two paths, a wrong greedy choice, ranks, a late addition, longer lines
@@ -413,8 +412,8 @@ def gpt():
 CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
 
-def descent(make, steps):
-    """Return the path, `steps + 1` points, of an optimizer that descends the valley."""
+def descend(make, steps):
+    """Return the path (`steps` + 1 points) of the optimizer make(model) in a quadratic valley."""
     model = npdl.Linear(1, 2, bias=False, dtype="float64")
     model.W.data[...] = [START]
     optimizer, path = make(model), [model.W.data[0].copy()]
@@ -426,10 +425,10 @@ def descent(make, steps):
 
 
 def valley():
-    """Return the paths of SGD and AdamW in a valley 50 times as steep across as along."""
+    """Return paths of SGD and AdamW in a valley that is 50 times as steep across as along."""
     makes = {"SGD": lambda model: npdl.SGD(model, 0.036),
              "AdamW": lambda model: npdl.AdamW(model, 0.1, weight_decay=0.0)}
-    return {"curvature": CURVATURE} | {name: kept(descent(make, 60))
+    return {"curvature": CURVATURE} | {name: rounded(descend(make, 60))
                                        for name, make in makes.items()}
 
 
@@ -438,7 +437,7 @@ SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings n
 
 
 def sentences():
-    """Train a language model of five sentences, and compare greedy search with beam search."""
+    """Train a language model on five sentences, and compare greedy decoding with beam search."""
     texts = [text.split() + ["."] for text, count in SENTENCES.items() for _ in range(count)]
     words = Words([*texts, ["start"]])
     ids = np.array([words.ids(["start", *text]) for text in texts])
@@ -448,15 +447,15 @@ def sentences():
     first, = greedy(scorer, 5, eos=int(words.ids(["."])[0]))
     wide = beam_search(scorer, 2, 5, eos=int(words.ids(["."])[0]))
 
-    def told(hypothesis):
+    def join_words(hypothesis):
         return " ".join(words.words[k] for k in hypothesis.tokens)
 
     p = probabilities(model, words.ids(["start"])[None])[0, 0]
     q = probabilities(model, words.ids(["start", "the"])[None])[0, 1]
-    return {"greedy": [told(first), kept(np.exp(first.log_prob))],
-            "beam": [told(wide.best), kept(np.exp(wide.best.log_prob))],
-            "first": {w: kept(p[words.ids([w])[0]]) for w in ("the", "a")},
-            "second": {w: kept(q[words.ids([w])[0]]) for w in ("dog", "cat", "bird", "child")}}
+    return {"greedy": [join_words(first), rounded(np.exp(first.log_prob))],
+            "beam": [join_words(wide.best), rounded(np.exp(wide.best.log_prob))],
+            "first": {w: rounded(p[words.ids([w])[0]]) for w in ("the", "a")},
+            "second": {w: rounded(q[words.ids([w])[0]]) for w in ("dog", "cat", "bird", "child")}}
 
 
 def ranks():
@@ -471,12 +470,12 @@ def ranks():
     found = {"ranks": [1, 2, 3, 4, 6], "loss": [], "learned": []}
     base = npdl.Sequential(npdl.Linear(8, 8, rng=0, dtype="float64"))
     fit(base, lambda step: (features, old), 600, 3e-2, loss=npdl.SquaredError())
-    found["before"] = kept(np.square(base.forward(features)[0] - new).mean())
+    found["before"] = rounded(np.square(base.forward(features)[0] - new).mean())
     for rank in found["ranks"]:
         model = copy.deepcopy(base)
         add_lora(model, rank, rng=1)
         losses = fit(model, lambda step: (features, new), 800, 3e-2, loss=npdl.SquaredError())
-        found["loss"].append(kept(losses[-1]))
+        found["loss"].append(rounded(losses[-1]))
         found["learned"].append(sum(p.data.size for _, p in model.params()))
     return found
 
@@ -485,12 +484,12 @@ def late():
     """Return both accuracies of a stored run of the study: the default GPT with seed 42."""
     runs = Study().runs("gpt")
     at = runs.seeds.index(42)
-    return {"step": runs.step.tolist(), **{
-        name: kept(runs.values[name][at], 5) for name in ("train_accuracy", "validation_accuracy")}}
+    return {"step": runs.step.tolist(), **{name: rounded(runs.values[name][at], 5)
+                                           for name in ("train_accuracy", "validation_accuracy")}}
 
 
 def further():
-    """Train models to recall the letter two positions back, and test them on longer lines."""
+    """Train models to recall the letter two positions back, and test them on longer sequences."""
     V = 6
     found = {"places": list(range(2, 40))}
     for name, model in (
@@ -508,7 +507,7 @@ def further():
 
         fit(model, batch, 400)
         ids, targets = batch(0, 40)
-        found[name] = kept((scores(model, ids).argmax(-1) == targets)[:, 2:].mean(0))
+        found[name] = rounded((predict(model, ids).argmax(-1) == targets)[:, 2:].mean(0))
     return found
 
 

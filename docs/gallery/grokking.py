@@ -1,8 +1,8 @@
 """python -m docs.gallery.grokking: train the README's first run, and draw its two pictures.
 
-grokking.webp moves: loss and accuracy at FRAMES of the evaluations, and where the
-embeddings of the 31 numbers lie in the plane of the wave that is strongest at the end
-(npdl.study.plots.embedding_spectrum). grokking-curves.png is the run's own curves.png.
+grokking.webp is an animation with FRAMES frames: loss, accuracy, and a 2-D projection of the
+embeddings of the 31 numbers. The projection is onto the plane of their strongest Fourier
+component after training. grokking-curves.png is a copy of the run's curves.png.
 """
 
 import shutil
@@ -24,11 +24,11 @@ FRAMES = 60
 RATE, LAST = 8, 25                  # frames a second, and how often the last one is shown
 
 
-def record():
-    """Train a GPT, and keep the curves of its run in GALLERY.
+def record_run():
+    """Train a GPT, copy its curves.png into GALLERY, and return the values for the animation.
 
-    Returns {"p", "frequency", "step": [...], metric: [...], "at": [evaluations], "places":
-    (frames, p, 2)}.
+    The result is {"p", "frequency", "step": steps, "train_loss" and other METRICS: values, "at":
+    indices of the evaluations that become frames, "places": projections (frames, p, 2)}.
     """
     config, tables = new_config("gpt", {}), []
 
@@ -50,46 +50,47 @@ def record():
             **{name: [record[name] for record in records] for name in METRICS}}
 
 
-def draw(found):
-    """Draw the moving picture from the numbers of record()."""
-    made = style.figure(7, 4.2, "")
-    frames = [*range(len(found["at"])), *[len(found["at"]) - 1] * LAST]
-    FuncAnimation(made, lambda i: draw_frame(made, found, i), frames, init_func=list).save(
-        GALLERY / "grokking.webp", writer=PillowWriter(fps=RATE))
+def draw_animation(run):
+    """Write grokking.webp from the result of `record_run`."""
+    canvas = style.figure(7, 4.2, "")
+    frames = [*range(len(run["at"])), *[len(run["at"]) - 1] * LAST]
+    animation = FuncAnimation(canvas, lambda frame: draw_frame(canvas, run, frame), frames,
+                              init_func=list)
+    animation.save(GALLERY / "grokking.webp", writer=PillowWriter(fps=RATE))
 
 
-def draw_frame(made, found, i):
-    """Draw the loss, the accuracy and the embeddings at the evaluation found["at"][i].
+def draw_frame(canvas, run, frame):
+    """Draw loss, accuracy and embeddings of frame number `frame` into the Figure `canvas`.
 
-    The letters are large enough for half the size, as on a phone.
+    The font is large enough to be read at half the size, as on a phone.
     """
-    made.clear()
-    last, p, k, steps = found["at"][i], found["p"], found["frequency"], found["step"]
-    made.suptitle(f"A GPT learns to add modulo {p}: step {steps[last]:,}", fontsize=16)
-    axes = made.subplot_mosaic([["loss", "plane"], ["accuracy", "plane"]], width_ratios=(1.1, 1))
+    canvas.clear()
+    last, p, k, steps = run["at"][frame], run["p"], run["frequency"], run["step"]
+    canvas.suptitle(f"A GPT learns to add modulo {p}: step {steps[last]:,}", fontsize=16)
+    axes = canvas.subplot_mosaic([["loss", "plane"], ["accuracy", "plane"]], width_ratios=(1.1, 1))
     for name in ("loss", "accuracy"):
         for part, colour, dash, words in (("train", style.BLUE, "-", "training set"),
                                           ("validation", style.VERMILION, "--", "held-out set")):
-            axes[name].plot(steps[:last + 1], found[f"{part}_{name}"][:last + 1], dash,
+            axes[name].plot(steps[:last + 1], run[f"{part}_{name}"][:last + 1], dash,
                             color=colour, linewidth=2, label=words)
         axes[name].set(xscale="log", xlim=(1, steps[-1]))
         style.label_axes(axes[name], "", "", name)
     axes["loss"].set(yscale="log", ylim=(5e-5, 20), yticks=(1e-4, 1e-2, 1), xticklabels=[])
     axes["accuracy"].set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1), xlabel="step")
     axes["loss"].legend(loc="lower left", frameon=False, fontsize=12)
-    path = found["places"][i][np.arange(p + 1) * pow(k, -1, p) % p]
+    path = run["places"][frame][np.arange(p + 1) * pow(k, -1, p) % p]
     plane = axes["plane"]
     plane.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
     plane.scatter(*path[:-1].T, c=np.arange(p), cmap="hsv", s=70, zorder=2)
     reach = 1.1 * np.abs(path).max()            # they shrink as weight decay goes on
     plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
     style.label_axes(plane, "", "", f"embeddings of 0 to {p - 1}", grid="")
-    for one in axes.values():
-        one.title.set_fontsize(14)
-        one.xaxis.label.set_fontsize(13)
-        one.tick_params(labelsize=13)
+    for panel in axes.values():
+        panel.title.set_fontsize(14)
+        panel.xaxis.label.set_fontsize(13)
+        panel.tick_params(labelsize=13)
 
 
 if __name__ == "__main__":
     start_script()
-    draw(record())
+    draw_animation(record_run())

@@ -19,7 +19,7 @@ WEIGHTS = [Fraction(value, 10) for value in (7, -3, 2, 5, -6)]
 
 
 def quantize_exactly(values, bits, rounding=floor):
-    """Return the document's codes and step for a list of fractions."""
+    """Return the codes and the step of the document's formula for a list of fractions."""
     step = max(map(abs, values)) / (2 ** (bits - 1) - 1)
     return [rounding(value / step) for value in values], step
 
@@ -116,7 +116,7 @@ def lora_linear(W, A, B, bits=None):
 
 
 def missed(W, update, r, bits=None):
-    """Return the share of an update that the best LoRALinear of rank r misses (Eckart-Young)."""
+    """Return the part of an update that the best LoRALinear of rank r misses (Eckart-Young)."""
     base = lora_linear(W, *np.zeros((2, len(W), 1)), bits).base.weight()
     U, s, Vt = np.linalg.svd(W + update - base)
     merged = merged_linear(lora_linear(W, U[:, :r] * s[:r], Vt[:r].T, bits)).W.data

@@ -25,7 +25,7 @@ EXAMPLE = ("T = 2 steps of width d = 2, with matrices of halves and wholes; h₀
 
 
 def forward(W=WEIGHTS, moved=None, by=0):
-    """Return f_0 .. f_T, {t: b_t}, y (T, d) and L; `by` is added to the state `moved` (side, t)."""
+    """Return f_0 .. f_T, {t: b_t}, y (T, d) and L; `by` is added to the state `moved`, ("f", t)."""
     f, b = [F_FIRST], {T + 1: B_LAST}
     for t in range(1, T + 1):
         f.append(np.tanh(W["W_f"] @ X[t - 1] + W["U_f"] @ f[-1]) + by * (moved == ("f", t)))
@@ -36,17 +36,17 @@ def forward(W=WEIGHTS, moved=None, by=0):
 
 
 def state_slopes(side, t, value=3):
-    """Return the derivative of L (value 3) or y (value 2) in f_t or b_t, by differences."""
+    """Return the numerical derivative of L (value 3) or y (value 2) with respect to f_t or b_t."""
     return derivative(lambda by: forward(moved=(side, t), by=by)[value], np.zeros(D))
 
 
 def jacobian(side, after):
-    """Return d f_(t+1) / d f_t (after = f_(t+1)) or d b_(t-1) / d b_t."""
+    """Return d f_(t+1) / d f_t, or d b_(t-1) / d b_t, from the new state `after`."""
     return np.diag(1 - after * after) @ WEIGHTS["U_" + side]
 
 
 def document_gradients():
-    """Return the document's gradients: of L_t and L in each state, of L in W_b and U_f."""
+    """Return the document's gradients: of L_t and L for each state, and of L for W_b and U_f."""
     f, b, y, _ = forward()
     local = {(side, t): 2 * WEIGHTS["V_" + side].T @ (y[t - 1] - Z[t - 1])
              for side in "fb" for t in range(1, T + 1)}
@@ -63,12 +63,12 @@ def document_gradients():
 
 
 def state(side, t):
-    """Return "h₁⁽ᶠ⁾"."""
+    """Return the name of a state, such as "h₁⁽ᶠ⁾"."""
     return f"h{'₀₁₂₃₄'[t]}{SIDE[side]}"
 
 
 def off(value, right):
-    """Return the difference of two arrays in percent of the largest entry."""
+    """Return the largest difference of two arrays in percent of the largest entry."""
     return 100 * np.abs(value - right).max() / np.abs(right).max()
 
 
@@ -232,7 +232,7 @@ def weight_gradients(say, step, answer, check, claim):
 
 
 def edges(T):
-    """Return the graph: (from, to, weight), nodes being (kind, t) with kinds x, f, b, y."""
+    """Return the graph as (from, to, weight). A node is (kind, t), with a kind of x, f, b, y."""
     return [edge for t in range(1, T + 1) for edge in (
         (("x", t), ("f", t), "W_f"), (("f", t - 1), ("f", t), "U_f"),
         (("x", t), ("b", t), "W_b"), (("b", t + 1), ("b", t), "U_b"),
@@ -240,7 +240,7 @@ def edges(T):
 
 
 def reached(node, arrows):
-    """Return the nodes that the arrows reach from a node, itself among them."""
+    """Return the set of nodes that arrows lead to from a node, including the node."""
     return {node}.union(*(reached(end, arrows) for start, end, _ in arrows if start == node))
 
 

@@ -29,7 +29,7 @@ EXAMPLE = ("The tree of the question, its log-probabilities as edges. Log-probab
 
 
 def branches(path):
-    """Return {word: log-probability} after a path of the printed tree."""
+    """Return {next word: log-probability} after a path, a tuple of words, in the printed tree."""
     below = PRINTED_TREE
     for word in path:
         below = below[word][1]
@@ -37,18 +37,18 @@ def branches(path):
 
 
 def path_sum(path):
-    """Return the log-probability of a path."""
+    """Return the log-probability of a path, the sum over its words."""
     return math.fsum(branches(path[:i])[word] for i, word in enumerate(path))
 
 
 def completed(after_a_red):
-    """Return the printed tree with {word: log-probability} after "a red"."""
+    """Return the printed tree, with the missing branches after "a red" as given."""
     log_p, below = PRINTED_TREE["a"]
     return PRINTED_TREE | {"a": (log_p, below | {"red": (-2.9, after_a_red)})}
 
 
 def decode(tree, width=2):
-    """Return [(words, log-likelihood)], best first, by beam search, or greedily for width 0."""
+    """Return [(words, log-likelihood)] by beam search, best first; width 0 means greedy."""
     scorer = Tree(tree)
     result = beam_search(scorer, width, 3) if width else None
     found = result.finished + result.unfinished if width else greedy(scorer, 3)
@@ -56,7 +56,7 @@ def decode(tree, width=2):
 
 
 def named(*paths):
-    """Return paths as "(the, red); (a, blue)"."""
+    """Return paths as text: "(the, red); (a, blue)"."""
     return "; ".join(f"({', '.join(path)})" for path in paths)
 
 
@@ -95,15 +95,15 @@ def greedy_solution(say, step, answer, check, claim):
 
 
 def expand(beam):
-    """Return the paths that continue those of a beam by a word, best first."""
+    """Return the continuations by one word of the paths in a beam, best first."""
     return sorted(((*path, word) for path in beam for word in branches(path)),
                   key=path_sum, reverse=True)
 
 
-def candidates(paths, kept):
-    """Return rows (rank, hypothesis, sum, kept or pruned) of expanded paths."""
+def candidates(paths, width):
+    """Return rows (rank, hypothesis, sum, "kept" or "pruned") of expanded paths."""
     return [(rank, named(path), f"{path_sum(path[:-1]):.1f} − {-branches(path[:-1])[path[-1]]:.1f}"
-             f" = {path_sum(path):.1f}", "kept" if rank <= kept else "pruned")
+             f" = {path_sum(path):.1f}", "kept" if rank <= width else "pruned")
             for rank, path in enumerate(paths, 1)]
 
 

@@ -21,7 +21,7 @@ PARTS = "MHA", "FFN"
 
 
 def products(size):
-    """Return (part, what, shapes, times) of every product of a forward pass."""
+    """Return (part, description, sizes of the product, count) of each product of a forward pass."""
     n, d, r, h = size
     return [("MHA base", "H W for Q, K, V", (n, d, d), 3 * h),
             ("MHA adapter", "H A for Q, K, V", (n, d, r), 3 * h),
@@ -32,7 +32,7 @@ def products(size):
 
 
 def multiplications(size, quantized=False):
-    """Return {part: multiplications of a forward pass}."""
+    """Return {part: number of multiplications} of a forward pass."""
     found = {}
     for part, _, (a, b, c), times in products(size):
         found[part] = found.get(part, 0) + a * b * c * times
@@ -43,13 +43,13 @@ def multiplications(size, quantized=False):
 
 
 def total(size, part, quantized=False, merged=False):
-    """Return the multiplications of "MHA" or "FFN"; `merged` leaves out the adapters."""
+    """Return the number of multiplications of "MHA" or "FFN". `merged` leaves out the adapters."""
     return sum(number for kind, number in multiplications(size, quantized).items()
                if kind.startswith(part) and not (merged and kind.endswith("adapter")))
 
 
 def ratios(part, quantized=False):
-    """Return the least and largest count / printed expression: O() holds if they stay bounded."""
+    """Return the least and largest ratio of a count to its printed O(), over a grid of sizes."""
     grid = (1, 4, 32, 256, 2048)
     found = [total(Size(n, d, r, h), part, quantized) / (
         n * d * d + n * d * r if part == "FFN" else h * (n * d * d + n * n * d) + n * d * d * h)
@@ -58,7 +58,7 @@ def ratios(part, quantized=False):
 
 
 def layers(size, bits=None):
-    """Return npdl's linear maps of MHA (Q, K, V of each head, then O) and of LFFN."""
+    """Return npdl's linear layers of MHA (Q, K, V of each head, then W_O), and of the FFN."""
     def frozen(d_in):
         linear = Linear(d_in, size.d, bias=False)
         return FrozenLinear(linear) if bits is None else QuantLinear(linear, bits)
@@ -69,12 +69,12 @@ def layers(size, bits=None):
 
 
 def trainable(maps):
-    """Return how many numbers learn."""
+    """Return the number of trainable parameters in layers."""
     return sum(param.data.size for layer in maps for _, param in layer.params() if param.trainable)
 
 
 def frozen_bytes(maps):
-    """Return the bytes of what does not learn."""
+    """Return the number of bytes of the frozen parameters in layers."""
     return sum(param.data.nbytes for layer in maps for _, param in layer.params(frozen=True)
                if not param.trainable)
 

@@ -41,21 +41,21 @@ WHY = {
 
 
 def groups(tensor, axes):
-    """Return one row of values for each group that is averaged over `axes`."""
+    """Return the groups of entries that share a mean over `axes`, one group in each row."""
     kept = [axis for axis in range(3) if axis not in axes]
     values = np.moveaxis(tensor, kept, range(len(kept)))
     return values.reshape(-1, np.prod([tensor.shape[axis] for axis in axes]))
 
 
 def exact(tensor, axes):
-    """Return means and variances of all groups as fractions."""
+    """Return the means and the variances of all groups as fractions."""
     values = groups(tensor, axes) * Fraction(1)
     means = values.mean(1)
     return means.tolist(), ((values - means[:, None]) ** 2).mean(1).tolist()
 
 
 def misprints(printed, values):
-    """Return (place, text, value) for decimals that are not their value rounded."""
+    """Return (place, text, value) of printed decimals that are not their value rounded."""
     return [(place, text, value)
             for place, (text, value) in enumerate(zip(printed.split(), values, strict=True), 1)
             if abs(Fraction(text) - value) > Fraction(1, 2 * 10 ** len(text.partition(".")[2]))]

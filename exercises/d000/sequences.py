@@ -19,7 +19,7 @@ SMALL = ((2, 5), (3, 4), (4, 3), (6, 2))                    # (N, T) that can be
 
 
 class CountingScorer(Scorer):
-    """A first-order language model that counts its rows, and the states that are alive.
+    """A first-order language model that counts scored rows, and the states in memory.
 
     log_p (N + 1, N) are log-probabilities after each word, and in the last row at the beginning.
     """
@@ -43,7 +43,7 @@ class CountingScorer(Scorer):
 
 
 class State:
-    """A state that is alive while the search holds it."""
+    """A state of the scorer, counted as long as the search has a reference to it."""
 
 
 def random_model(N, seed=0):
@@ -53,13 +53,13 @@ def random_model(N, seed=0):
 
 
 def listed(N, T):
-    """Return how many sequences an exhaustive search scores, and its scorer."""
+    """Return the number of sequences that an exhaustive search scores, and its scorer."""
     scorer = CountingScorer(random_model(N))
     return exhaustive_search(scorer, T).count, scorer
 
 
 def nodes(N, T):
-    """Return N + N² + … + N^T, the probabilities that scoring all sequences reads."""
+    """Return N + N² + … + N^T, the number of probabilities read when all sequences are scored."""
     return sum(N**t for t in range(1, T + 1))
 
 
@@ -164,13 +164,11 @@ BEST = {width: next(row for row in SEQUENCES if row[0] in "abc"[:width]) for wid
 
 
 def algorithm_1(log_p, width, steps, distinct=False, copies=None):
-    """Run Algorithm 1 to the letter on a first-order model.
+    """Run Algorithm 1, exactly as printed, on a first-order model.
 
-    Args:
-        log_p: (N + 1, N) log-probabilities after each word, last row: after <BOS>.
-        distinct: read "the b-th largest score" among the different values, not among all scores.
-        copies: how many beams there are at the start, instead of `width`.
-
+    log_p     (N + 1, N) log-probabilities after each word, last row: after <BOS>
+    distinct  read "the b-th largest score" among the different values, not among all scores
+    copies    the number of beams at the start, instead of `width`
     Returns [(tokens, log-likelihood)], best first, and for each step the beams before it and the
     scores {(beam, word): score}.
     """

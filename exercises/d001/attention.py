@@ -20,12 +20,12 @@ X = np.array([[0.6, 0.8], [-0.8, 0.6], [1.4, 0.2]])
 
 
 def symmetric(P, values):
-    """Return P diag(values) Pᵀ for an orthogonal P (d, d)."""
+    """Return the symmetric matrix P diag(values) Pᵀ for an orthogonal P (d, d)."""
     return (P * values) @ P.T
 
 
 def attention_weights(X, W_Q, W_K):
-    """Return the weights of npdl's attention, (n, n)."""
+    """Return the weights (n, n) of npdl's attention for inputs X (n, d)."""
     return ScaledDotAttention().forward(X @ W_Q, X @ W_K, X)[1].A
 
 
@@ -136,7 +136,7 @@ def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
 
 
 def exact_rank(matrix):
-    """Return the rank of a matrix of fractions or integers, by elimination."""
+    """Return the rank of a matrix of fractions or integers, by exact elimination."""
     rows = [[Fraction(value) for value in row] for row in np.asarray(matrix).tolist() if any(row)]
     if not rows:
         return 0

@@ -25,7 +25,7 @@ RULE = ("The rule: differentiating an array of shape s by one of shape t asks ho
 
 
 def derivative(function, x, step=1e-3):
-    """Return d function(x) / dx by central differences: the value's shape, then that of x."""
+    """Return d function(x) / dx by finite differences, with the shape of the value, then of x."""
     def at(index, distance):
         moved = x.copy()
         moved[index] += distance
@@ -37,17 +37,17 @@ def derivative(function, x, step=1e-3):
 
 
 def loss(out):
-    """Return the sum of squares to the target."""
+    """Return the sum of squared differences from TARGET."""
     return ((out - TARGET) ** 2).sum()
 
 
 def times(shape):
-    """Return a shape as text: 2 x 2 x 3."""
+    """Return a shape as text, such as "2 x 2 x 3"."""
     return " x ".join(map(str, shape))
 
 
 def settle(check, claim, name, slopes, ours, answer, more=""):
-    """Check our derivative against differences, and claim its dimensions."""
+    """Check our derivative `ours` against finite differences, and add a claim on its shape."""
     check(f"differences give an array {times(slopes.shape)}, with the same numbers",
           slopes.shape == ours.shape and np.allclose(slopes, ours, atol=1e-6))
     claim("", f"Dimensions of {name}.", "none", answer,
@@ -171,7 +171,7 @@ dW_1 = np.outer(d_2, PAIR)
 
 
 def J_1(p):
-    """Return J₁ of a code."""
+    """Return J₁ for a code p."""
     return ((W_2 @ p + b_2 - PAIR) ** 2).sum() / 2
 
 
@@ -191,7 +191,7 @@ def library_gradients():
 
 
 def gradient_claim(check, claim, says, answer, ours, slopes, evidence="differences"):
-    """Check a gradient against differences, and add the claim that asks for it."""
+    """Check a gradient against finite differences, and add a claim with the `answer`."""
     same = np.allclose(ours, slopes, 0, 1e-7)
     check(SAME, same)
     claim("", says, "none", answer, judge(same, "no answer given"), f"{evidence}: error below 1e-7")

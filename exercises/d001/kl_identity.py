@@ -13,13 +13,13 @@ Q, PRIOR, LIKELIHOOD = (np.array([Fraction(*pair) for pair in row]) for row in (
 
 
 def bayes(prior, likelihood):
-    """Return P(context) and the posterior, from the prior and P(context | output) per output."""
+    """Return P(context) and the posterior. `likelihood` is P(context | output) per output."""
     joint = prior * likelihood
     return joint.sum(), joint / joint.sum()
 
 
 def sides(q, prior, likelihood):
-    """Return the left and the right side of the identity."""
+    """Return the left and the right side of the identity for a distribution q."""
     evidence, posterior = bayes(prior, likelihood)
     with np.errstate(divide="ignore"):
         right = np.log(evidence) - q @ np.log(likelihood) + kl_divergence(q, prior)

@@ -15,13 +15,13 @@ MU, NU, SIGMA, D = np.array([1, 2]), np.array([3, -1]), 1, 2
 
 
 def drawn(mu, nu=None, count=200_000):
-    """Return products q·k of independent q (mean `mu`) and k (mean `nu`), or of q and q; σ is 1."""
+    """Return samples of q·k for independent q (mean `mu`) and k (mean `nu`), or of q·q; σ is 1."""
     q, k = np.random.default_rng(0).standard_normal((2, count, len(mu)))
     return ((q + mu) * (q + mu if nu is None else k + nu)).sum(1)
 
 
 def standard_errors(values, mean):
-    """Return by how many standard errors the mean of a sample differs from `mean`."""
+    """Return the distance of a sample's mean from `mean`, in standard errors."""
     return abs(values.mean() - mean) / (values.std() / len(values) ** 0.5)
 
 
@@ -123,7 +123,7 @@ def variance(m, d, sigma=1):
 
 
 def growth(values):
-    """Return the power of d in values at d = 64 and 256."""
+    """Return the exponent of d, from values at d = 64 and d = 256."""
     return math.log(values[1] / values[0], 4)
 
 

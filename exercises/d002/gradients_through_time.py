@@ -16,7 +16,7 @@ W, GRADIENT = np.array([[0.85, 0.35], [0.35, 0.85]]), np.array([1.0, 0.0])
 
 
 def by_npdl(W, gradient, steps):
-    """Return the gradients 0, 1, .. `steps` steps back, by npdl's RNN cell h' = W h at h = 0."""
+    """Return the gradients 0 to `steps` steps back, by npdl's RNN cell h' = W h at h = 0."""
     cell, gradients = RNNCell(1, 2, bias=False, dtype="float64"), [np.asarray(gradient)]
     cell.W_h.data[...] = W.T
     _, cache = cell.forward(np.zeros((1, 1)), np.zeros((1, 2)))
@@ -113,9 +113,9 @@ def through_time(say, step, answer, check, claim):
 
 
 def descent(w, lr, updates, squash=False):
-    """Return (w, h₃, loss, dL/dw) before and after each update of gradient descent on w.
+    """Return (w, h₃, loss, dL/dw) before and after each of `updates` gradient-descent updates of w.
 
-    One unit with h' = w h or tanh(w h) and h₀ = 1; the loss is h₃²/2.
+    The network has one unit with h' = w h, or tanh(w h) if `squash`, and h₀ = 1. Its loss is h₃²/2.
     """
     rows = []
     for _ in range(updates + 1):

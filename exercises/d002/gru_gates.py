@@ -15,7 +15,7 @@ from npdl.layers.recurrent import GRUCell
 
 
 def proof_lines(e):
-    """Return the lines of the proof as fractions, for e = exp(-x) a Fraction."""
+    """Return the lines of the proof as fractions, where the Fraction e stands for exp(-x)."""
     return [1 - 1 / (1 + e), ((1 + e) - 1) / (1 + e), e / (1 + e), 1 / (1 + 1 / e)]
 
 

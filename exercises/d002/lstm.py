@@ -29,7 +29,7 @@ READINGS = {
 
 
 def run(xs, W_g=1.0, h=0.0, C=0.0):
-    """Return values and direct derivatives of each step of one unit, all W and U 1 but W_g."""
+    """Return values and direct derivatives at each step of one unit, with all W and U 1 but W_g."""
     steps = []
     for x in xs:
         gate, g, before = float(sigmoid(x + h)), math.tanh(W_g * x + h), C
@@ -44,7 +44,7 @@ def run(xs, W_g=1.0, h=0.0, C=0.0):
 
 
 def cost_after(steps, t, move):
-    """Return the sum of all h after step t, if h_t were larger by `move` and C_t the same."""
+    """Return the sum of all h after step t if h_t is increased by `move` and C_t is not."""
     xs, s = [later["x"] for later in steps[t + 1:]], steps[t]
     return sum(later["h"] for later in run(xs, h=s["h"] + move, C=s["C"]))
 
@@ -52,7 +52,7 @@ def cost_after(steps, t, move):
 def formula(steps, dC_dW="direct", dh_dh="gates", dC_before="total", dJ_dh="direct"):
     """Return the document's Σ dJ/dh [dh/dC (dC/dW + f dC_before/dW) + dh/dh dh_before/dW].
 
-    J is Σ h_t; each argument is a meaning of its symbol. What it calls total is computed exactly.
+    J is Σ h_t. Each argument chooses a meaning of its symbol. "total" effects are exact.
     """
     costs = [1.0 + (dJ_dh == "total") * (
         cost_after(steps, t, 1e-6) - cost_after(steps, t, -1e-6)) / 2e-6 for t in range(len(steps))]
@@ -192,7 +192,7 @@ def gradient(say, step, answer, check, claim):
 
 
 def one_unit(h, c, U=1.0, f=None):
-    """Return (gate, c̃, c', h') of one unit with W = 1 and x = 0; all gates have one value."""
+    """Return (gate, c̃, c', h') of one unit with W = 1 and x = 0; f replaces the forget gate."""
     gate, g = float(sigmoid(U * h)), math.tanh(U * h)
     new = (gate if f is None else f) * c + gate * g
     return gate, g, new, gate * math.tanh(new)
@@ -223,7 +223,7 @@ def zero_input(say, step, answer, check, claim):
 
 
 def through_gates(h, U=1.0):
-    """Return the parts of dh'/dh at f = 0, x = 0: through i, through c̃, through o."""
+    """Return the terms of dh'/dh at f = 0 and x = 0: through i, through c̃, through o."""
     gate, g, c, _ = one_unit(h, 0.0, U, f=0.0)
     slope, bend = gate * (1 - gate) * U, gate * (1 - math.tanh(c) ** 2)
     return bend * slope * g, bend * gate * (1 - g**2) * U, slope * math.tanh(c)

@@ -13,7 +13,7 @@ from npdl.models.attentive_rnn import AttentiveRNN
 
 
 def one_by_one(Q, K, V):
-    """Return Σᵢ αᵢ vᵢ for every row q of Q, αᵢ = exp(q·kᵢ) / Σⱼ exp(q·kⱼ), by plain loops."""
+    """Return Σᵢ αᵢ vᵢ for every row q of Q, αᵢ = exp(q·kᵢ) / Σⱼ exp(q·kⱼ), by loops."""
     rows = []
     for q in Q:
         e = [math.exp(q @ k) for k in K]

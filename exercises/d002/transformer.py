@@ -128,11 +128,7 @@ def heads(say, step, answer, check, claim):
 
 
 def counted(queries, keys, k, causal=False):
-    """Return the multiplications of npdl's attention layer: `queries` tokens attend to `keys`.
-
-    They are those of the projections of the input, of the output projection, and the rest: scores
-    and weighted sum, k for each of npdl's attention weights.
-    """
+    """Return the multiplications of npdl's attention layer: inputs, output, scores and sums."""
     layer = MultiHeadAttention(k, 1, bias=False)
     x, memory = (np.zeros((1, n, k), "float32") for n in (queries, keys))
     _, cache = layer.forward(x, memory, memory, causal_mask(keys) if causal else None)
@@ -147,7 +143,7 @@ def formula(queries, keys, k):
 
 
 def power(cost, start, factor=64):
-    """Return the power with which cost(n) grows from n = start to factor * start."""
+    """Return the exponent with which cost(n) grows from n = start to factor * start."""
     return float(np.log(cost(start * factor) / cost(start)) / np.log(factor))
 
 

@@ -32,7 +32,7 @@ TREES = [random_tree(np.random.default_rng(seed)) for seed in range(60)]
 
 
 def search(branches, width=2, **options):
-    """Return the result of npdl's beam search on a tree of probabilities."""
+    """Return npdl's BeamResult for a tree of probabilities."""
     tree = Tree(branches, probabilities=True)
     return beam_search(tree, width, 6, eos=tree.token(END), **options)
 
@@ -44,7 +44,7 @@ def best_of_all(branches):
 
 
 def expanded(branches, beam):
-    """Return the expansions of the incomplete hypotheses [(words, probability)], best first."""
+    """Return the expansions of incomplete hypotheses [(words, probability)], best first."""
     found = []
     for words, p in beam:
         if words[-1:] != (END,):
@@ -57,7 +57,7 @@ def expanded(branches, beam):
 
 
 def beams(branches, width):
-    """Return (expansions, the beam kept, best complete probability so far or 0) of each step."""
+    """Return (expansions, the new beam, best complete probability so far or 0) of each step."""
     beam, best, steps = [((), 1.0)], 0.0, []
     while any(words[-1:] != (END,) for words, _ in beam):
         candidates = expanded(branches, beam)
@@ -68,7 +68,7 @@ def beams(branches, width):
 
 
 def log(p):
-    """Return a score as text."""
+    """Return the logarithm of a probability as text."""
     return f"{math.log(p):.2f}" if p else "none"
 
 

@@ -20,12 +20,12 @@ norm, power = np.linalg.norm, np.linalg.matrix_power
 
 
 def radius(W):
-    """Return the spectral radius."""
+    """Return the spectral radius, the largest absolute eigenvalue."""
     return float(np.abs(np.linalg.eigvals(W)).max())
 
 
 def states(W_T, h, steps):
-    """Return h₀, then hₜ = Wᵀ hₜ₋₁ one step after the other, (steps + 1, n)."""
+    """Return the states h₀, .., h_steps (steps + 1, n) of hₜ = Wᵀ hₜ₋₁."""
     found = [np.asarray(h)]
     for _ in range(steps):
         found.append(W_T @ found[-1])
@@ -33,7 +33,7 @@ def states(W_T, h, steps):
 
 
 def jordan(eigenvalue, size):
-    """Return the matrix of one eigenvalue and a single eigenvector."""
+    """Return a Jordan block: a matrix with one eigenvalue and a single eigenvector."""
     return eigenvalue * np.eye(size) + np.eye(size, k=1)
 
 

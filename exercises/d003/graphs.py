@@ -23,14 +23,14 @@ WORDS = ("I", "eat", "red", "apples")
 
 
 def sums(h, edges):
-    """Return the sums of the messages 2 hⱼ, weighted by the edges, by npdl's MessagePassing."""
+    """Return the weighted sums of the messages 2 hⱼ, by npdl's MessagePassing."""
     double = Linear(h.shape[1], h.shape[1], bias=False, dtype="float64")
     double.W.data[...] = 2 * np.eye(h.shape[1])
     return MessagePassing(double, ReplaceUpdate()).forward(h, edges)[0]
 
 
 def in_place(h, edges):
-    """Return the sums vertex after vertex, each reading the states that are new already."""
+    """Return the sums if vertices are updated one by one, each reading states already updated."""
     h = h.copy()
     for i in range(len(h)):
         h[i] = 2 * edges[i] @ h
@@ -143,13 +143,13 @@ V = np.array([[1.0, 0.0], [0.0, 3.0]])
 
 
 def update(query, pairs):
-    """Return q: the values of (key, value) pairs, weighted by a softmax of their keys."""
+    """Return q(h, pairs): the values of (key, value) pairs, weighted by a softmax of scores."""
     powers = np.exp([query @ key for key, _ in pairs])
     return sum(p * value for p, (_, value) in zip(powers / powers.sum(), pairs, strict=True))
 
 
 def by_messages(loops=True):
-    """Return attention vertex by vertex: the messages are the pairs (K hⱼ, V hⱼ)."""
+    """Return attention, computed for each vertex from the messages (K hⱼ, V hⱼ)."""
     return np.array([update(Q @ H[i], [(K @ H[j], V @ H[j]) for j in range(3) if loops or j != i])
                      for i in range(3)])
 

@@ -20,7 +20,7 @@ INPUTS = np.array(list(product((0.0, 1.0), repeat=2)))      # 00, 01, 10, 11
 
 
 def table_of(layer):
-    """Return the output of a layer on 00, 01, 10, 11."""
+    """Return the outputs of a layer for the inputs 00, 01, 10, 11."""
     return tuple(layer.forward(INPUTS)[0][:, 0].astype(int).tolist())
 
 
@@ -145,14 +145,14 @@ def gates(design, h, x):
 
 
 def advance(design, h, C, x):
-    """Return the next h and C; numbers or arrays."""
+    """Return the next h and C, for numbers or arrays."""
     f, i, candidate, o = gates(design, h, x)
     C = f * C + i * candidate
     return o * np.sign(C), C
 
 
 def keeps_parity(design):
-    """Return whether each case of (C, x) with h = C gives C' = h' = C xor x."""
+    """Return True if C' = h' = C xor x in all four cases of (C, x), with h = C."""
     C, x = CASES.T
     return all(np.array_equal(new, C ^ x) for new in advance(design, C, C, x))
 
@@ -164,7 +164,7 @@ def library_errors(design, factor):
 
 
 def count_designs():
-    """Return how many designs with weights −2, 0, 2 and biases −1, 1 are right, and how many."""
+    """Return the number of correct designs with weights −2, 0, 2 and biases −1, 1, and of all."""
     C, x = CASES.T
     z = [u * C + w * x + b for u, w, b in product((-2, 0, 2), (-2, 0, 2), (-1, 1))]
     opened, signs = [1 * (v > 0) for v in z], [np.sign(v) for v in z]

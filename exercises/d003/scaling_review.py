@@ -32,12 +32,12 @@ def law(N, D, fit=FITTED):
 
 
 def power(fit=FITTED):
-    """Return the power of the compute with which the best N grows."""
+    """Return the exponent with which the best N grows with the compute."""
     return fit[4] / (fit[3] + fit[4])
 
 
 def best_size(C, fit=FITTED):
-    """Return the N of least loss with 6 N D = C: where the derivative along that curve is 0."""
+    """Return the N with the lowest loss among those with 6 N D = C (zero derivative)."""
     _, A, B, alpha, beta = fit
     return (alpha * A / (beta * B)) ** (1 / (alpha + beta)) * (C / 6) ** power(fit)
 

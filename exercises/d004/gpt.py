@@ -29,7 +29,7 @@ PRINTED = {
 
 
 def lstm_table(V, d_e, d_h, L, b=True):
-    """Return the document's table for Problem 1.3, {component: count}; b: with biases."""
+    """Return the document's table for Problem 1.3, {component: count}, with biases if `b`."""
     return {"embedding": V * d_e, "layer 1": 4 * (d_e + d_h) * d_h + b * 4 * d_h,
             "layers 2 to L": (L - 1) * (8 * d_h**2 + b * 4 * d_h),
             "classifier": V * d_h + b * V}
@@ -236,13 +236,13 @@ def frequencies(d, exponent=1):
 
 
 def printed_table(length, d, exponent=1):
-    """Return the table by the formula, (S, D)."""
+    """Return the table (S, D) of the document's formula."""
     angles = np.outer(np.arange(length), frequencies(d, exponent))
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d)
 
 
 def rotation(d, offset, exponent=1):
-    """Return the (d, d) matrix with PE(pos + offset) = R PE(pos) for every pos."""
+    """Return the matrix R (d, d) with PE(pos + offset) = R PE(pos) for every pos."""
     R = np.zeros((d, d))
     for k, turn in enumerate(offset * frequencies(d, exponent)):
         R[2 * k:2 * k + 2, 2 * k:2 * k + 2] = [[math.cos(turn), math.sin(turn)],

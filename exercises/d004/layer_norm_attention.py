@@ -19,13 +19,13 @@ ROW, WEIGHT, BIAS = (1, 3, 5, 7), (1.0, 1.0, 2.0, 1.0), (0.0, 0.0, 0.0, 1.0)
 
 
 def variance(values, correction=0):
-    """Return the sum of squared deviations over n − correction, exactly."""
+    """Return the sum of squared deviations over n − correction, as a fraction."""
     mean = Fraction(sum(values), len(values))
     return sum((value - mean) ** 2 for value in values) / (len(values) - correction)
 
 
 def mean_variance(population, n, correction=0):
-    """Return the mean of the estimates over all samples of n draws with replacement, exactly."""
+    """Return the exact mean of the estimates over all samples of n draws with replacement."""
     samples = list(product(population, repeat=n))
     return sum(variance(sample, correction) for sample in samples) / len(samples)
 
@@ -108,7 +108,7 @@ POWERS = np.array([[2.0, 3.0, 4.0], [1.0, 3.0, 5.0], [2.0, 2.0, 4.0]])     # e^s
 
 
 def influence(f, x):
-    """Return how far an entry of row t of f(x) moves when row k of x moves by 1, (T, S)."""
+    """Return the largest change (T, S) in row t of f(x) if every entry of row k of x grows by 1."""
     start, moved = f(x), []
     for k in range(len(x)):
         other = x.copy()
@@ -118,7 +118,7 @@ def influence(f, x):
 
 
 def masked_softmax(scores, mask, masked=-np.inf):
-    """Return softmax(scores) with `masked` in place of the scores where the mask is False."""
+    """Return softmax(scores), where scores with a False mask are replaced by `masked`."""
     return softmax(np.where(mask, scores, masked))
 
 
@@ -199,18 +199,18 @@ LN2 = math.log(2)                                       # W_Q = ln 2 · I, so th
 
 
 def columns(indexing, m, d):
-    """Return the columns of x that go to each head and place, (m, d)."""
+    """Return the columns (m, d) of x that an indexing gives to each head and place in it."""
     return INDEXINGS[indexing](m, d, *np.indices((m, d)))
 
 
 def census(indexing):
-    """Return the sizes up to 6 x 6 of which every column is used exactly once."""
+    """Return the sizes up to 6 x 6 at which an indexing uses every column exactly once."""
     return [(m, d) for m, d in SIZES
             if np.array_equal(np.sort(columns(indexing, m, d), None), np.arange(m * d))]
 
 
 def head(column, root=1.0):
-    """Return the causal attention weights of a head whose q is ln 2 times k, scores over `root`."""
+    """Return the causal attention weights of a head with q = ln 2 k, scores over `root`."""
     powers = np.tril(2.0 ** (np.outer(column, column) / root))
     return powers / powers.sum(1, keepdims=True)
 

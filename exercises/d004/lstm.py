@@ -20,7 +20,7 @@ NAMES = {"i": "input gate iₜ", "f": "forget gate fₜ", "o": "output gate oₜ
 
 
 def lstm_step(x, h, c, weights):
-    """Return {gate: value}, the new h and the new c of one unit; weights {gate: (W, U, b)}."""
+    """Return ({gate: value}, h, c) after one step of one unit; weights are {gate: (W, U, b)}."""
     gates = {name: (np.tanh if name == "c" else sigmoid)(W * x + U * h + b)
              for name, (W, U, b) in weights.items()}
     c = gates["f"] * c + gates["i"] * gates["c"]
@@ -28,7 +28,7 @@ def lstm_step(x, h, c, weights):
 
 
 def library(weights, start, inputs):
-    """Return h and c of npdl's LSTMCell, of one unit, after these inputs from the state `start`."""
+    """Return h and c of npdl's LSTMCell with one unit after these inputs from the state `start`."""
     cell = LSTMCell(1, 1, dtype="float64")
     for param, values in zip((cell.W_x, cell.W_h, cell.b),
                              np.transpose([weights[gate] for gate in "ifoc"]), strict=True):
@@ -109,7 +109,7 @@ def cell(say, step, answer, check, claim):
 
 
 def driven(start, steps, listening=0.0, **biases):
-    """Return h and c of npdl's cell, its gates held by biases; `listening`: the candidate's U."""
+    """Return h and c of npdl's cell with gates set by biases; `listening` is U of the candidate."""
     weights = {gate: (0, listening * (gate == "c"), biases.get(gate, 0)) for gate in "ifoc"}
     return library(weights, (0.0, start), [0.0] * steps)
 
@@ -131,7 +131,7 @@ def layer(inputs):
 
 
 def fill(model, **values):
-    """Set every parameter of a model: 1, or 0 for a bias, or the value given for its name."""
+    """Set the parameters of a model: to `values` by name, other weights to 1, other biases to 0."""
     for name, param in model.params():
         param.data[...] = values.get(name.replace(".", "_"), 0.0 if name.endswith("b") else 1.0)
     return model

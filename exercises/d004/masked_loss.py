@@ -20,7 +20,7 @@ def printed_set(y, eq, pad):
 
 
 def meant_set(y, eq, pad):
-    """Return the positions j from 1 after the = whose token is not PAD."""
+    """Return the positions j (from 1) after the = whose token is not PAD."""
     return {j for j, token in enumerate(y, 1) if j > list(y).index(eq) + 1 and token != pad}
 
 
@@ -120,7 +120,7 @@ COUNTED = answer_mask(TARGETS, EQUALS, MASK)
 
 
 def averages(counted):
-    """Return npdl's loss over samples and over tokens, and how much their gradients differ."""
+    """Return npdl's loss averaged over samples and over tokens, and the gradients' difference."""
     losses, gradients = [], []
     for average in ("sample", "token"):
         loss = SequenceLoss(average=average)

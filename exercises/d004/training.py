@@ -28,7 +28,7 @@ DELAYS = {"LSTM": {"L": 0, "A": 7550}, "GPT": {"L": -650, "A": 8318}}
 
 
 def deviation(a, b, divisor=2):
-    """Return the deviation of two values, divided by n = 2 or by n − 1 = 1."""
+    """Return the standard deviation of a and b, with divisor n = 2 or n − 1 = 1."""
     return abs(a - b) / math.sqrt(2 * divisor)
 
 
@@ -168,12 +168,12 @@ TAU = {("LSTM", "GPU"): 0.05, ("GPT", "GPU"): 0.06, ("LSTM", "CPU"): 0.25, ("GPT
 
 
 def halves(n):
-    """Return the training and the validation samples of n; a half rounds to the even number."""
+    """Return the numbers of training and validation samples of n; halves round to even."""
     return round(n / 2), n - round(n / 2)
 
 
 def counted(data, order):
-    """Return the training and the validation samples of this order that npdl has."""
+    """Return the numbers of training and validation samples of this order in npdl's data."""
     return tuple(int((part.orders == order).sum()) for part in (data.train, data.validation))
 
 
@@ -283,7 +283,7 @@ DECAYS, WIDTHS = (0.25, 0.5, 0.75, 1.0), (64, 128, 256)                 # as Pro
 
 
 def studied(number, title, asked, judged=None):
-    """Add a question whose answer is in the report; `judged` is what can be claimed without it."""
+    """Add a question with its answer in the report; `judged` makes claims without runs."""
     def work(say, step, answer, check, claim):
         answer("npdl trained the models of this question, and the report of the study says "
                "what came out and which statements of the document were reproduced: "

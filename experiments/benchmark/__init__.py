@@ -1,1 +1,1 @@
-"""The parts of experiments/bench.py: cases, both sides' steps, and the processes that run them."""
+"""The parts of experiments/bench.py: cases, the steps of npdl and PyTorch, and worker processes."""

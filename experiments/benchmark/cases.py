@@ -46,7 +46,7 @@ QUICK = {"gpt": Case("gpt", batch=12, width=16), "lstm": Case("lstm", batch=12, 
 def make_batch(case):
     """Return (inputs, targets, counted), each (B, S), sorted by the inputs.
 
-    A text has random characters, and every position counts. The other cases have equations
+    A text has random characters, and all targets count. The other cases have equations
     `BOS a + b = r EOS` modulo 31, of which only the last two targets, r and EOS, count.
     """
     rng = np.random.RandomState(0)
@@ -66,8 +66,8 @@ def make_batch(case):
     return rows[:, :-1], rows[:, 1:], counted
 
 
-def batches(case, new):
-    """Return a list of the case's batch, or, if `new`, of 16 random batches of its sequences."""
+def make_batches(case, new):
+    """Return a list: the case's batch, or, if `new`, 16 random batches of its sequences."""
     arrays = make_batch(case)
     if not new:
         return [arrays]

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from experiments.benchmark.cases import batches
+from experiments.benchmark.cases import make_batches
 from npdl import backend
 from npdl.adapt import add_lora
 from npdl.decoding import greedy
@@ -28,7 +28,7 @@ class EqualEngine(RecordedEngine):
         return False
 
 
-def npdl_model(case):
+def make_npdl_model(case):
     """Return the model of a case and its optimizer, the same for every engine."""
     if case.model == "lstm":
         model = LSTMLM(case.vocab, case.width, case.layers, rng=0)
@@ -41,16 +41,16 @@ def npdl_model(case):
     return model, AdamW(model, **case.adamw)
 
 
-def npdl_step(case, engine="recorded", equal=True, threads=1, new=False):
-    """Return (step, synchronize) on the backend in use; synchronize is None on the host.
+def make_step(case, engine="recorded", equal=True, threads=1, new=False):
+    """Return (step, synchronize) on the current backend; synchronize is None on the CPU.
 
     engine  "plain" or "recorded"
-    equal   compute every position; otherwise each distinct prefix once
+    equal   if True, compute every position; otherwise, each distinct prefix once
     """
-    model, optimizer = npdl_model(case)
+    model, optimizer = make_npdl_model(case)
     work = PlainEngine(model, optimizer) if engine == "plain" else (
         EqualEngine if equal else RecordedEngine)(model, optimizer, threads=threads)
-    next_batches = itertools.cycle(Batch(*arrays) for arrays in batches(case, new))
+    next_batches = itertools.cycle(Batch(*arrays) for arrays in make_batches(case, new))
     ENGINES.enter_context(work)
 
     def step():
@@ -61,8 +61,8 @@ def npdl_step(case, engine="recorded", equal=True, threads=1, new=False):
     return step, backend.synchronize
 
 
-def npdl_decoding(folder, tokens, threads):
-    """Return (step, None): greedy decoding of `tokens` tokens by a real model."""
+def make_decoding(folder, tokens, threads):
+    """Return (step, None), where step() decodes `tokens` tokens greedily with a real model."""
     model = load(folder).model
 
     def step():
@@ -71,17 +71,17 @@ def npdl_decoding(folder, tokens, threads):
     return step, None
 
 
-def npdl_lora(folder, tokens, threads):
-    """Return (step, None): a step of LoRA on a real model."""
+def make_lora(folder, tokens, threads):
+    """Return (step, None), where step() makes a LoRA update of a real model."""
     model = load(folder).model
     add_lora(model, LORA_RANK, where=LORA_WHERE)
     work = RecordedEngine(model, AdamW(model, 1e-4), blas_threads=threads)
-    ids = lora_ids(model.embedding.W.shape[0])
+    ids = make_lora_ids(model.embedding.W.shape[0])
     batch = Batch(ids[:, :-1], ids[:, 1:], np.ones((1, LORA_TOKENS), bool))
     ENGINES.enter_context(work)
 
     return lambda: work.step(batch), None
 
 
-def lora_ids(vocab_size):
+def make_lora_ids(vocab_size):
     return np.random.default_rng(0).integers(0, vocab_size, (1, LORA_TOKENS + 1))

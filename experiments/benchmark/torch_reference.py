@@ -59,7 +59,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each with a residual and a LayerNorm after or before it."""
+    """Attention and feed-forward network, each with a residual connection and a LayerNorm."""
 
     def __init__(self, d_model, num_heads, multiplier=4, bias=True, norm="post", fused=False,
                  norm_bias=True):

@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 
 from experiments.benchmark import torch_reference as reference
-from experiments.benchmark.cases import batches
-from experiments.benchmark.npdl_side import LORA_RANK, PROMPT, lora_ids
+from experiments.benchmark.cases import make_batches
+from experiments.benchmark.npdl_side import LORA_RANK, PROMPT, make_lora_ids
 from npdl import backend
 
 ADAMW = {"foreach": {"foreach": True}, "fused": {"fused": True},
          "captured": {"fused": True, "capturable": True}}       # in a CUDA graph
 
 
-def torch_model(case, form, adamw):
+def make_torch_model(case, form, adamw):
     """Return the model of a case and its optimizer. `form` is an entry of FORMS in bench.py."""
     torch.manual_seed(0)
     if case.model == "lstm":
@@ -33,8 +33,8 @@ def torch_model(case, form, adamw):
     return model, torch.optim.AdamW(params, **case.adamw, **ADAMW[adamw])
 
 
-def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
-    """Return (step, synchronize) on the backend in use; synchronize is None on the host.
+def make_step(case, form, adamw="fused", compiled=False, last=None, new=False):
+    """Return (step, synchronize) on the current backend; synchronize is None on the CPU.
 
     adamw     one of ADAMW; "captured" computes the whole step as one CUDA graph
     compiled  use torch.compile
@@ -43,8 +43,8 @@ def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
     if not backend.is_host():
         torch.set_float32_matmul_precision("high" if backend.is_tf32() else "highest")
         torch.backends.cudnn.allow_tf32 = backend.is_tf32()
-    model, optimizer = torch_model(case, form, adamw)
-    loaded = [[to_torch(array, new) for array in arrays] for arrays in batches(case, new)]
+    model, optimizer = make_torch_model(case, form, adamw)
+    loaded = [[to_torch(array, new) for array in arrays] for arrays in make_batches(case, new)]
     current = [array.to(next(model.parameters()).device).clone() for array in loaded[0]]
     params, next_batches = list(model.parameters()), itertools.cycle(loaded)
     forward = torch.compile(model) if compiled else model
@@ -62,7 +62,7 @@ def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
         optimizer.step()
         return loss.detach()
 
-    replay = captured(work, optimizer) if adamw == "captured" else None
+    replay = capture_graph(work, optimizer) if adamw == "captured" else None
 
     def step():
         if new:
@@ -81,7 +81,7 @@ def to_torch(array, pinned):
     return array.pin_memory() if pinned and not backend.is_host() else array
 
 
-def captured(work, optimizer):
+def capture_graph(work, optimizer):
     """Return a function that replays `work` as one CUDA graph and returns its loss."""
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
@@ -103,7 +103,7 @@ def captured(work, optimizer):
 
 
 # --- a real model ---------------------------------------------------------------------------------
-def real_model(folder, threads):
+def load_real_model(folder, threads):
     """Load the model in a folder with `transformers`, frozen and in float32."""
     import transformers
 
@@ -114,9 +114,9 @@ def real_model(folder, threads):
     return model.requires_grad_(False)
 
 
-def torch_decoding(folder, tokens, threads):
-    """Return (step, None): greedy decoding of `tokens` tokens with the model's KV cache."""
-    model = real_model(folder, threads)
+def make_decoding(folder, tokens, threads):
+    """Return (step, None), where step() decodes `tokens` tokens greedily with a KV cache."""
+    model = load_real_model(folder, threads)
 
     @torch.inference_mode()
     def step():
@@ -130,7 +130,7 @@ def torch_decoding(folder, tokens, threads):
 
 
 class LoRA(torch.nn.Module):
-    """A frozen linear layer with an adapter."""
+    """A frozen linear layer with a low-rank adapter."""
 
     def __init__(self, base):
         super().__init__()
@@ -142,16 +142,16 @@ class LoRA(torch.nn.Module):
         return self.base(x) + (x @ self.A) @ self.B.T
 
 
-def torch_lora(folder, tokens, threads):
-    """Return (step, None): a step of LoRA with the same adapters as in npdl_lora."""
-    model, params = real_model(folder, threads), []
+def make_lora(folder, tokens, threads):
+    """Return (step, None), where step() makes a LoRA update with the same adapters as npdl's."""
+    model, params = load_real_model(folder, threads), []
     for layer in model.model.layers:
         for name in ("q_proj", "v_proj"):
             adapter = LoRA(getattr(layer.self_attn, name))
             setattr(layer.self_attn, name, adapter)
             params += [adapter.A, adapter.B]
     optimizer = torch.optim.AdamW(params, 1e-4)
-    ids = torch.from_numpy(lora_ids(model.config.vocab_size))
+    ids = torch.from_numpy(make_lora_ids(model.config.vocab_size))
 
     def step():
         logits = model(ids[:, :-1], use_cache=False).logits

@@ -1,4 +1,4 @@
-"""A process for each variant: the parent sends numbers of steps, the worker returns their times."""
+"""Run each variant in its own process, which gets numbers of steps and returns their times."""
 
 import contextlib
 import json
@@ -21,13 +21,13 @@ KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": s
 
 
 class WorkerError(NpdlError):
-    """A worker failed; the message is the last line that it printed."""
+    """A worker process failed. The message is the last line that it printed."""
 
 
 class Worker:
     """The parent's end of a process that runs one variant.
 
-    command   starts the process, which calls `serve`
+    command   starts the process, which calls `run_worker`
     threads   the number of threads of BLAS and OpenMP in the process
     """
 
@@ -66,8 +66,8 @@ class Worker:
         self.messages.close()
 
 
-def serve(make_step):
-    """Make the step; for each number of steps on standard input, print their time as JSON."""
+def run_worker(make_step):
+    """Call make_step. For each number of steps on standard input, print their time as JSON."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     sys.stdout = sys.stderr             # standard output carries answers only
     step, synchronize = make_step()
@@ -101,8 +101,8 @@ def time_steps(step, synchronize, count):
     return 1e3 * (time.perf_counter() - began) / count
 
 
-def mkl_as_on_intel(folder):
-    """Return the environment that gives PyTorch its AVX-512 kernels on an AMD processor, or {}.
+def make_mkl_environment(folder):
+    """Return environment variables that give PyTorch MKL's AVX-512 kernels on an AMD processor.
 
     MKL runs AVX2 kernels unless its function `mkl_serv_intel_cpu_true` returns 1. So this
     writes a library with such a function into `folder`, and the environment loads it first.

@@ -1,12 +1,12 @@
-"""Make the runs of the study that are missing, and add them to the tables of kept runs.
+"""Train the runs of the study that are missing, and add them to the tables of stored runs.
 
   python -m experiments.study                    all missing runs
   python -m experiments.study data decay         those of some questions
   python -m experiments.study --seeds 5 6        the same runs with other seeds
   python -m experiments.study --recipe release   with the LSTM's gates initialised by Glorot's rule
   python -m experiments.study --backend cupy     on this machine's GPU
-  python -m experiments.study --list             how many runs are kept
-  python -m experiments.study --attention RUN    keep the attention weights of a trained GPT
+  python -m experiments.study --list             how many runs are stored
+  python -m experiments.study --attention RUN    store the attention weights of a trained GPT
   python -m experiments.study.report             write the report
 
 Questions: sanity (1, 2), data (3), mixed (4), model (5), compute (6), decay (7). The same command
@@ -39,8 +39,8 @@ from npdl.train.run import load_run
 from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
 
 
-def settings_of(question):
-    """Return [(model, settings)] of a question's runs."""
+def list_settings(question):
+    """Return [(model, settings)] for the runs of a question."""
     module = QUESTIONS[question]
     axes = {name: values if isinstance(values, tuple) else (values,)
             for name, values in module.RUNS.items()}
@@ -48,24 +48,24 @@ def settings_of(question):
     return [(model, settings) for settings in points for model in getattr(module, "MODELS", NAMES)]
 
 
-def missing_runs(study, questions, recipe="default", seeds=None):
-    """Return {(key, seed): (question, model, settings)} of the runs that are not kept.
+def find_missing(study, questions, recipe="default", seeds=None):
+    """Return {(key, seed): (question, model, settings)} of the runs that are not stored.
 
     A run that several questions use belongs to the first of them.
     """
     missing = {}
     for question in QUESTIONS:
-        for model, settings in settings_of(question):
+        for model, settings in list_settings(question):
             if recipe != "default" and RECIPES[recipe][model] == RECIPES["default"][model]:
                 continue                # the same run by another name
-            key = runs.key_of(model, recipe, settings)
+            key = runs.make_key(model, recipe, settings)
             for seed in seeds or getattr(QUESTIONS[question], "SEEDS", SEEDS):
                 if seed not in study.evaluations.get(key, {}):
                     missing.setdefault((key, seed), (question, model, settings))
     return {identity: run for identity, run in missing.items() if run[0] in questions}
 
 
-def config_of(model, recipe, settings, seed, backend="numpy"):
+def make_config(model, recipe, settings, seed, backend="numpy"):
     given = {**settings, "recipe": recipe, "seed": seed, "threads": 1, "save_every": 2000,
              "backend": backend}
     if "orders" in given:
@@ -73,8 +73,8 @@ def config_of(model, recipe, settings, seed, backend="numpy"):
     return new_config(model, given)
 
 
-def keep(question, rows, folder=RESULTS):
-    """Add runs, [(first cells of a run's row, its records)], to a question's table and curves."""
+def add_runs(question, rows, folder=RESULTS):
+    """Add runs to a question's table and curves; `rows` is [(first cells of a row, records)]."""
     path = folder / f"{question}.csv"
     table, curves = [], {}
     if path.exists():
@@ -85,14 +85,14 @@ def keep(question, rows, folder=RESULTS):
     for cells, records in rows:
         step = np.array([record["step"] for record in records], "int32")
         if not np.array_equal(curves.setdefault("step", step), step):
-            raise InputError(f"{question}: a run was evaluated at other steps than the kept ones")
+            raise InputError(f"{question}: a run was evaluated at other steps than the stored ones")
         new = {metric: np.array([[f"{record[metric]:.5g}" for record in records]]).astype("float32")
                for metric in records[0] if metric not in ("step", "lr")}
         for metric, values in new.items():
             curves[metric] = np.concatenate([curves[metric], values]) if table else values
         run = runs.Curves(step, [0], new)
         best = {runs.LABELS[m]: f"{run.best(m)[0]:.5g}" for m in runs.METRICS}
-        first = {f"t_f({runs.LABELS[m]})": int(run.first(m)[0]) for m in runs.METRICS}
+        first = {f"t_f({runs.LABELS[m]})": int(run.best_step(m)[0]) for m in runs.METRICS}
         table.append(cells | best | first)
     lines = [list(table[0]), *(list(row.values()) for row in table)]
     write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **curves))
@@ -100,7 +100,7 @@ def keep(question, rows, folder=RESULTS):
         ",".join(map(str, line)) + "\n" for line in lines).encode()))
 
 
-def cells_of(model, recipe, settings, seed, folder):
+def make_cells(model, recipe, settings, seed, folder):
     """Return the first cells of a run's row: its settings, engine, device and seconds."""
     versions = read_json(folder / "config.json").get("versions", {})
     return {"model": model, "recipe": recipe, **{**runs.DEFAULTS, **settings}, "seed": seed,
@@ -109,8 +109,8 @@ def cells_of(model, recipe, settings, seed, folder):
             "seconds": round(read_json(folder / "summary.json")["seconds"])}
 
 
-def keep_attention(folder, path=q8_attention.FILE):
-    """Keep the attention weights of a trained GPT in attention.json."""
+def write_attention(folder, path=q8_attention.FILE):
+    """Add the attention weights of the GPT in a run's folder to attention.json."""
     run = load_run(folder)
     config = run.config
     recipe = next((name for name, given in RECIPES.items()
@@ -138,7 +138,7 @@ def keep_attention(folder, path=q8_attention.FILE):
     write_atomically(path, lambda file: file.write(f"[\n{lines}\n]\n".encode()))
 
 
-def parser():
+def make_parser():
     p = OneLineParser(prog="python -m experiments.study", description=__doc__,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("questions", nargs="*", metavar="QUESTION", help="default: all")
@@ -150,16 +150,16 @@ def parser():
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
     p.add_argument("--out", type=parse_path, default="runs/study",
                    help="folder of the runs (default: runs/study)")
-    p.add_argument("--list", action="store_true", help="show how many runs are kept, and stop")
+    p.add_argument("--list", action="store_true", help="show how many runs are stored, and stop")
     p.add_argument("--attention", metavar="RUN", nargs="+", type=parse_path,
-                   help="keep the attention weights of these trained GPTs, and stop")
+                   help="store the attention weights of these trained GPTs, and stop")
     return p
 
 
-def make(study, options):
-    """Make the missing runs and keep those that finish; return the exit status."""
-    missing = missing_runs(study, options.questions or QUESTIONS, options.recipe, options.seeds)
-    configs = {place: config_of(model, options.recipe, settings, place[1], options.backend)
+def make_missing_runs(study, options):
+    """Train the missing runs and store those that finish; return the exit status."""
+    missing = find_missing(study, options.questions or QUESTIONS, options.recipe, options.seeds)
+    configs = {place: make_config(model, options.recipe, settings, place[1], options.backend)
                for place, (_, model, settings) in missing.items()}
     sweep(list(configs.values()), options.out, options.jobs)
     finished = {}
@@ -168,16 +168,16 @@ def make(study, options):
         if records is not None:
             folder = folder_of(options.out, configs[place])
             finished.setdefault(question, []).append(
-                (cells_of(model, options.recipe, settings, place[1], folder), records))
+                (make_cells(model, options.recipe, settings, place[1], folder), records))
     for question, rows in finished.items():
-        keep(question, rows)
+        add_runs(question, rows)
     count = sum(map(len, finished.values()))
-    print(f"{count} of {len(missing)} missing runs are now kept")
+    print(f"{count} of {len(missing)} missing runs are now stored")
     return int(count < len(missing))
 
 
 def main(arguments=None):
-    p = parser()
+    p = make_parser()
     options = p.parse_args(arguments)
     for name in options.questions:
         if name not in QUESTIONS:
@@ -187,14 +187,14 @@ def main(arguments=None):
         study = Study()
         if options.attention:
             for folder in options.attention:
-                keep_attention(folder)
+                write_attention(folder)
         elif options.list:
             for question in options.questions or QUESTIONS:
-                left = missing_runs(study, [question], options.recipe, options.seeds)
-                kept = sum(row["question"] == question for row in study.rows)
-                print(f"{question:<8} {kept:>4} runs kept, {len(left):>4} to make")
+                left = find_missing(study, [question], options.recipe, options.seeds)
+                count = sum(row["question"] == question for row in study.rows)
+                print(f"{question:<8} {count:>4} runs stored, {len(left):>4} missing")
         else:
-            return make(study, options)
+            return make_missing_runs(study, options)
         return 0
 
     return run_guarded(p.prog, work)

@@ -1,4 +1,4 @@
-"""Figures: grids of panels in which lines are means over seeds, and how they are written."""
+"""The figures of the report: grids of panels with lines, which are means over seeds."""
 
 import dataclasses
 import io
@@ -29,7 +29,7 @@ TITLES = {"train_loss": "training loss", "validation_loss": "validation loss",
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A picture, results/figures/<name>.png; `draw(canvas)` fills a matplotlib Figure."""
+    """A picture, results/figures/<name>.png. `draw(canvas)` draws it into a matplotlib Figure."""
 
     name: str
     label: str
@@ -72,8 +72,8 @@ def metric_panel(title, metric, lines):
     return Panel(title, LABELS[kind], "linear", lines)
 
 
-def curves_over_steps(settings, metrics=METRICS, prefix="", suffix=""):
-    """Return a Panel of curves over the training steps for each metric.
+def curve_panels(settings, metrics=METRICS, prefix="", suffix=""):
+    """Return a Panel for each metric, with its values over the training steps.
 
     settings   {name of a line: Curves (n, E)}
     suffix     the end of the metrics' names: "", "_order2" or "_order3"
@@ -83,7 +83,7 @@ def curves_over_steps(settings, metrics=METRICS, prefix="", suffix=""):
         for metric in metrics]
 
 
-def loss_and_accuracy(runs, prefix, suffix=""):
+def loss_accuracy_panels(runs, prefix, suffix=""):
     """Return a Panel of losses and one of accuracies, on the training and the validation set."""
     return [Panel(f"{prefix}: {what}", f"{symbol} ({scale})", kind, [
         (name, runs.step, runs.values[f"{part}_{what}{suffix}"])
@@ -92,8 +92,8 @@ def loss_and_accuracy(runs, prefix, suffix=""):
                                           ("accuracy", "A", "wider near 1", "accuracy"))]
 
 
-def best_and_first(x, settings):
-    """Return eight Panels over a setting: each best value and the step t_f that reached it.
+def best_panels(x, settings):
+    """Return eight Panels over a setting: each best value, and the step t_f that reached it.
 
     settings   {name of a line: Curves (k, n, E)}, or {name: (its own x, Curves)} if x is None
     """
@@ -105,12 +105,12 @@ def best_and_first(x, settings):
             (name, at, runs.best(metric).T) for name, at, runs in lines]))
         scale = "log" if metric == "train_accuracy" else "linear"   # a factor of a hundred
         panels.append(Panel(f"t_f({LABELS[metric]})", "training step", scale, [
-            (name, at, runs.first(metric).T) for name, at, runs in lines]))
+            (name, at, runs.best_step(metric).T) for name, at, runs in lines]))
     return panels
 
 
 # --- drawing --------------------------------------------------------------------------------------
-def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
+def make_grid(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
     """Return a function that draws panels, row by row, into a matplotlib Figure.
 
     legend   the setting whose values the lines show; "" if words name the lines
@@ -121,7 +121,7 @@ def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
         rows = -(-len(panels) // columns)
         axes = canvas.subplots(rows, columns, squeeze=False)
         names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.lines))
-        looks = looks_of(names, bool(legend))
+        looks = choose_looks(names, bool(legend))
         for i, place in enumerate(axes.flat):
             if i >= len(panels):
                 place.set_axis_off()
@@ -138,7 +138,7 @@ def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
     return draw
 
 
-def looks_of(names, numbers):
+def choose_looks(names, numbers):
     """Return {name of a line: (colour, marker, offset of the markers along the line)}."""
     colours = colormaps["plasma"](np.linspace(0, 0.8, len(names))) if numbers else style.LINES
     return {name: (colour, mark, i / len(names)) for i, (name, colour, mark) in enumerate(

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from experiments.study.figures import Figure, grid_of, loss_and_accuracy
+from experiments.study.figures import Figure, loss_accuracy_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import estimate, mean_std, number, table
 from experiments.study.verdict import SAME_FACTOR, lower
@@ -32,15 +32,15 @@ COLUMNS = (("lstm", "default"), ("lstm", "release"), ("lstm", "stated"), ("gpt",
            ("gpt", "stated"))
 
 
-def measures(runs):
-    """Return {row of the assignment's table: values (n seeds,)}."""
+def list_measures(runs):
+    """Return {row of the assignment's table: values (n seeds,)} of some runs."""
     rows = {LABELS[m]: runs.best(m) for m in METRICS}
-    rows |= {f"t_f({LABELS[m]})": runs.first(m) for m in METRICS}
-    return rows | {"Δt(L)": runs.first(L_VAL) - runs.first(L_TRAIN),
-                   "Δt(A)": runs.first(A_VAL) - runs.first(A_TRAIN)}
+    rows |= {f"t_f({LABELS[m]})": runs.best_step(m) for m in METRICS}
+    return rows | {"Δt(L)": runs.best_step(L_VAL) - runs.best_step(L_TRAIN),
+                   "Δt(A)": runs.best_step(A_VAL) - runs.best_step(A_TRAIN)}
 
 
-def agreement(row, printed, ours):
+def agreement_effects(row, printed, ours):
     """Return two effects: our numbers are not below, and not above, the assignment's range.
 
     The range is mean - std to mean + std, widened by a margin (an equivalence test).
@@ -59,9 +59,9 @@ def agreement(row, printed, ours):
 
 
 def effects(study, lstm_recipe):
-    """Return {claim: effects} for each printed number."""
+    """Return {claim: effects} for each number that the assignment prints."""
     recipes = {"lstm": lstm_recipe, "gpt": "default"}
-    return {f"{NAMES[model]}: {row}": agreement(row, value, measures(
+    return {f"{NAMES[model]}: {row}": agreement_effects(row, value, list_measures(
                 study.runs(model, recipes[model]))[row])
             for model, printed in DOCUMENT.items() for row, value in printed.items()
             if not row.startswith("Δ")}
@@ -69,22 +69,22 @@ def effects(study, lstm_recipe):
 
 def figures(study):
     panels = [panel for model, name in NAMES.items()
-              for panel in loss_and_accuracy(study.runs(model), name)]
+              for panel in loss_accuracy_panels(study.runs(model), name)]
     return [Figure("fig01-02-default", "1 and 2", "Loss L and accuracy A of the LSTM and the GPT "
                    "over the training steps, on the training and the validation set.",
-                   grid_of(panels, 2), (10, 7))]
+                   make_grid(panels, 2), (10, 7))]
 
 
 def tables(study):
     heading, columns = [""], []
-    best = {model: {row: values.mean() for row, values in measures(study.runs(model)).items()}
+    best = {model: {row: values.mean() for row, values in list_measures(study.runs(model)).items()}
             for model in NAMES}
     for model, recipe in COLUMNS:
         runs = study.runs(model, recipe)
         heading.append(f"{NAMES[model]}, {recipe} ({len(runs.seeds)} seeds)")
         other = best["gpt" if model == "lstm" else "lstm"]
         column = []
-        for row, values in measures(runs).items():
+        for row, values in list_measures(runs).items():
             text, mine = mean_std(row, values), best[model][row]
             better = mine > other[row] if row.startswith("A") else mine < other[row]
             bold = recipe == "default" and not row.startswith("Δ") and better
@@ -96,7 +96,7 @@ def tables(study):
                                        for v in value) for row, value in DOCUMENT[model].items()])
     return [("The table shows mean ± standard deviation over seeds. The better model with the "
              "default recipe is bold.",
-             table(heading, zip(measures(study.runs("gpt")), *columns, strict=True)))]
+             table(heading, zip(list_measures(study.runs("gpt")), *columns, strict=True)))]
 
 
 def answer(study):
@@ -105,16 +105,17 @@ def answer(study):
     return f"""
 **How well do both models learn, and when do they memorise and generalise?** Both models first
 memorise the training set and generalise thousands of steps later, with all {len(gpt.seeds)} seeds.
-The GPT memorises at step {estimate(gpt.memorised(), "{:.0f}")} and reaches A_val ≥ 0.9 at step
-{estimate(gpt.general(), "{:.0f}")}; the LSTM needs {estimate(lstm.memorised(), "{:.0f}")} and
-{estimate(lstm.general(), "{:.0f}")} steps. Mean L_val is
-{estimate(gpt.best(L_VAL), logarithmic=True)} for the GPT and
+The GPT memorises at step {estimate(gpt.memorised_step(), "{:.0f}")} and reaches A_val ≥ 0.9 at step
+{estimate(gpt.general_step(), "{:.0f}")}; the LSTM needs
+{estimate(lstm.memorised_step(), "{:.0f}")} and {estimate(lstm.general_step(), "{:.0f}")} steps.
+Mean L_val is {estimate(gpt.best(L_VAL), logarithmic=True)} for the GPT and
 {estimate(lstm.best(L_VAL), logarithmic=True)} for the LSTM (geometric means).
 
 **With which recipe were the printed numbers made?** Without clipping (*stated*), the GPT's lowest
 L_train is {np.mean(stated.best(L_TRAIN)):.2g}, about
 {math.floor(np.mean(stated.best(L_TRAIN)) / 1e-4 + 0.5):.0f} times the printed value, so the
 assignment's GPT was probably trained with clipping. The evidence on the LSTM's initialisation is
-mixed: t_f(A_train) is the assignment's 300 in {np.sum(release.first(A_TRAIN) == 300)} of
-{len(release.seeds)} runs with Glorot gates (*release*) and in {np.sum(lstm.first(A_TRAIN) == 300)}
-of {len(lstm.seeds)} by default, but L_val is nearer to the printed 0.0008 by default."""
+mixed: t_f(A_train) is the assignment's 300 in {np.sum(release.best_step(A_TRAIN) == 300)} of
+{len(release.seeds)} runs with Glorot gates (*release*) and in
+{np.sum(lstm.best_step(A_TRAIN) == 300)} of {len(lstm.seeds)}
+by default, but L_val is nearer to the printed 0.0008 by default."""

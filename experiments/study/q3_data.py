@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
+from experiments.study.figures import Figure, best_panels, curve_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_VAL, MEMORISED, NAMES, OVERFITS
 from experiments.study.text import best_table, estimate, span
 from experiments.study.verdict import falling, slope
@@ -34,13 +34,13 @@ def figures(study):
     both = {NAMES[model]: study.runs(model, **RUNS) for model in NAMES}
     found = [Figure(f"fig0{label}-data-{name.lower()}", str(label), f"{name}: loss and accuracy "
                     "over the training steps. Each r_train has a colour and a marker.",
-                    grid_of(curves_over_steps(dict(zip(FRACTIONS, runs, strict=True))), 2,
-                            "r_train"), (10, 6.2))
+                    make_grid(curve_panels(dict(zip(FRACTIONS, runs, strict=True))), 2,
+                              "r_train"), (10, 6.2))
              for label, (name, runs) in enumerate(both.items(), 3)]
     return [*found, Figure("fig05-data-compared", "5", "Best losses and accuracies, and the first "
                            "steps t_f that reached them, against r_train.",
-                           grid_of(best_and_first(FRACTIONS, both), 2, x="r_train",
-                                   scale="linear"), (10, 10))]
+                           make_grid(best_panels(FRACTIONS, both), 2, x="r_train",
+                                     scale="linear"), (10, 10))]
 
 
 def tables(study):
@@ -50,7 +50,7 @@ def tables(study):
                  for model, name in NAMES.items() for r in FRACTIONS]))]
 
 
-def thresholds(runs):
+def find_thresholds(runs):
     """Return (smallest r_train that generalises, or 1; largest that only overfits, or 0)."""
     accuracy, memorised = runs.best(A_VAL), runs.best(A_TRAIN) >= MEMORISED
     r = np.array(FRACTIONS)[:, None]
@@ -61,7 +61,7 @@ def thresholds(runs):
 def answer(study):
     lstm, gpt = study.both("default", r_train=FRACTIONS)
     release = study.runs("lstm", "release", r_train=FRACTIONS)
-    smallest = {name: thresholds(runs) for name, runs in
+    smallest = {name: find_thresholds(runs) for name, runs in
                 (("lstm", lstm), ("gpt", gpt), ("release", release))}
     gaps = np.concatenate([general - overfit for general, overfit in smallest.values()])
     factor = [10 ** (0.1 * slope(FRACTIONS, np.log10(runs.best(L_VAL)))) for runs in (lstm, gpt)]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from experiments.study.figures import TITLES, Figure, grid_of, loss_and_accuracy, metric_panel
+from experiments.study.figures import TITLES, Figure, loss_accuracy_panels, make_grid, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, LABELS, MEMORISED, METRICS, NAMES
 from experiments.study.text import mean_std, median_span, table
 from experiments.study.verdict import SAME_FACTOR, lower, within
@@ -16,9 +16,9 @@ WHICH = {"": "all equations", "_order2": "binary equations", "_order3": "ternary
 LIMITS = {A_TRAIN: MEMORISED, A_VAL: GENERAL}
 
 
-def reached(runs, metric):
-    """Return the first step at which a metric reaches its value in LIMITS, by order: (2, n)."""
-    return np.stack([runs.reach(f"{metric}_order{order}", LIMITS[metric]) for order in ORDERS])
+def first_steps(runs, metric):
+    """Return the first steps at which a metric reaches its value in LIMITS: (2 orders, n)."""
+    return np.stack([runs.reach_step(f"{metric}_order{order}", LIMITS[metric]) for order in ORDERS])
 
 
 def effects(study, lstm_recipe):
@@ -26,7 +26,7 @@ def effects(study, lstm_recipe):
     lstm, gpt = study.both(lstm_recipe, **RUNS)
 
     def sooner(runs, metric):
-        return lower(*np.minimum(reached(runs, metric), runs.step[-1]))
+        return lower(*np.minimum(first_steps(runs, metric), runs.step[-1]))
 
     binary, ternary = (gpt.shortfall(f"{A_VAL}_order{order}") for order in ORDERS)
     alike = [part for metric in LIMITS
@@ -44,7 +44,7 @@ def figures(study):
     panels, split = [], []
     for suffix, which in WHICH.items():
         for model, name in NAMES.items():
-            panels += loss_and_accuracy(study.runs(model, **RUNS), f"{name}, {which}", suffix)
+            panels += loss_accuracy_panels(study.runs(model, **RUNS), f"{name}, {which}", suffix)
     for metric in (A_TRAIN, A_VAL):
         for model, name in NAMES.items():
             runs = study.runs(model, **RUNS)
@@ -53,9 +53,9 @@ def figures(study):
                 for order, words in ORDERS.items()]))
     return [Figure("fig06-11-mixed", "6 to 11", "p = 11: loss L and accuracy A over the training "
                    "steps, on all equations (Figures 6, 7), on binary ones (8, 10) and on ternary "
-                   "ones (9, 11).", grid_of(panels, 4), (15, 9)),
+                   "ones (9, 11).", make_grid(panels, 4), (15, 9)),
             Figure("mixed-orders", "Q4", "Accuracy on binary and on ternary equations, p = 11.",
-                   grid_of(split, 2), (10, 6.2))]
+                   make_grid(split, 2), (10, 6.2))]
 
 
 def tables(study):
@@ -65,7 +65,7 @@ def tables(study):
     steps = []
     for model, recipe in (("gpt", "default"), ("lstm", "default"), ("lstm", "release")):
         runs = study.runs(model, recipe, **RUNS)
-        cells = [median_span(steps, "{:.0f}") for m in LIMITS for steps in reached(runs, m)]
+        cells = [median_span(steps, "{:.0f}") for m in LIMITS for steps in first_steps(runs, m)]
         steps.append((NAMES[model], recipe, *cells, ternary_first(runs)))
     heading = [f"{name}, {LABELS[metric]} ≥ {limit:g}" for metric, limit in LIMITS.items()
                for name in ORDERS.values()]
@@ -78,14 +78,14 @@ def tables(study):
 
 
 def ternary_first(runs):
-    binary, ternary = reached(runs, A_VAL)
+    binary, ternary = first_steps(runs, A_VAL)
     return f"{np.sum(ternary < binary)} of {len(binary)}"
 
 
 def lowest_after(runs):
     """Return the lowest A_val that an order has in any run after it has reached 0.9."""
     lowest = []
-    for order, steps in zip(ORDERS, reached(runs, A_VAL), strict=True):
+    for order, steps in zip(ORDERS, first_steps(runs, A_VAL), strict=True):
         values = runs.values[f"{A_VAL}_order{order}"]
         lowest += [one[runs.step >= step].min() for one, step in zip(values, steps, strict=True)
                    if np.isfinite(step)]

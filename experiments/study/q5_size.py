@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 
-from experiments.study import runs as kept
-from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
-from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, NAMES, parameters
+from experiments.study import runs as stored
+from experiments.study.figures import Figure, best_panels, curve_panels, make_grid
+from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, NAMES, count_parameters
 from experiments.study.text import best_table, estimate, table
 from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, rank_correlation, rising, slope
 
@@ -29,13 +29,13 @@ class Sizes:
         self.l_train, self.l_val = (np.log10(runs.best(m)) for m in (L_TRAIN, L_VAL))
         self.a_val, self.a_train = runs.best(A_VAL), runs.best(A_TRAIN)
         self.shortfall = runs.shortfall()
-        self.general = runs.log_general()
-        self.memorised = np.log10(np.minimum(runs.memorised(), self.last))
-        self.P = np.array([[parameters(model, L, d) for d in WIDTHS] for L in LAYERS]).ravel()
+        self.general = runs.log_general_step()
+        self.memorised = np.log10(np.minimum(runs.memorised_step(), self.last))
+        self.P = np.array([[count_parameters(model, L, d) for d in WIDTHS] for L in LAYERS]).ravel()
         self.by_size = np.argsort(self.P)
 
     def in_order(self, values):
-        """Return values (9, n) in the order of P."""
+        """Return values (9, n) of the nine sizes, sorted by the number of parameters P."""
         return values.reshape(9, -1)[self.by_size]
 
     def with_size(self, values):
@@ -47,17 +47,17 @@ class Sizes:
         return slope(np.log10(self.P[self.by_size]), self.in_order(values))
 
     def fast(self, layer):
-        """Return an effect for each width: the model memorises within a tenth of the steps."""
+        """Return effects, above 0 if the model memorises within a tenth of the steps, by width."""
         return list(math.log10(FAST * self.last) - self.memorised[layer])
 
 
-def wider(values):
-    """Return the rise of values from d = 64 to 256, mean over L."""
+def width_rise(values):
+    """Return the increase of values from d = 64 to d = 256, averaged over L."""
     return (values[:, 2] - values[:, 0]).mean(0)
 
 
-def deeper(values):
-    """Return the rise of values from L = 1 to 3, mean over d."""
+def depth_rise(values):
+    """Return the increase of values from L = 1 to L = 3, averaged over d."""
     return (values[2] - values[0]).mean(0)
 
 
@@ -84,7 +84,7 @@ def captions_by_depth(lstm, gpt):
         "GPT, L = 2: L_val falls smoothly": list(SMOOTH - gpt.runs.roughness(L_VAL)[1]),
         "GPT, L = 3: width changes L_val, A_val and its steadiness as with L = 2":
             [np.sign(t[1] * t[2]) * np.sqrt(np.abs(t[1] * t[2])) for t in trends],
-        "GPT, L = 3: A_val saturates for all d": list(gpt.a_val[2] - kept.MEMORISED),
+        "GPT, L = 3: A_val saturates for all d": list(gpt.a_val[2] - stored.MEMORISED),
         "LSTM, L = 1: the loss drops fast": lstm.fast(0),
         "LSTM, L = 1: A_val improves with d": rising(lstm.a_val[0]),
         "LSTM, L = 2: it converges fast": lstm.fast(1),
@@ -97,8 +97,8 @@ def captions_by_depth(lstm, gpt):
 
 def captions_of_lstm_size(lstm):
     """Return the claims of Figures 18 and 19."""
-    first = np.log10(lstm.runs.first(A_VAL))
-    speed, memory = lstm.with_size(first), lstm.with_size(lstm.runs.first(A_TRAIN))
+    first = np.log10(lstm.runs.best_step(A_VAL))
+    speed, memory = lstm.with_size(first), lstm.with_size(lstm.runs.best_step(A_TRAIN))
     steadiness = lstm.shortfall.std(1)
     return {
         "LSTM: both losses fall with P":
@@ -121,14 +121,15 @@ def captions_of_gpt_size(gpt):
 
     return {
         "GPT: both losses fall with P": [-gpt.with_size(gpt.l_train), -gpt.with_size(gpt.l_val)],
-        "GPT: larger ones reach their best A_val sooner": [-gpt.with_size(gpt.runs.first(A_VAL))],
+        "GPT: larger ones reach their best A_val sooner":
+            [-gpt.with_size(gpt.runs.best_step(A_VAL))],
         "GPT: A_val rises with P": [gpt.with_size(gpt.a_val)],
         "GPT: validation metrics vary more over the settings than training's":
             [spread(gpt.a_val) - spread(gpt.a_train), spread(gpt.l_val) - spread(gpt.l_train)],
         "GPT: both losses fall with L":
             [*rising(-gpt.l_train.mean(1)), *rising(-gpt.l_val.mean(1))],
         "GPT: accuracy is 100 % in all nine settings":
-            list(gpt.a_val.reshape(9, -1) - kept.ALL_RIGHT),
+            list(gpt.a_val.reshape(9, -1) - stored.ALL_RIGHT),
         "GPT: training gains from larger d": rising(-gpt.memorised.mean(0)),
     }
 
@@ -137,19 +138,20 @@ def answers_on_shape(lstm, gpt):
     """Return the claims of answer 5 (c) on d and L."""
     doublings = [(np.diff(s.l_val, axis=1) < 0).sum((0, 1)) for s in (lstm, gpt)]
     return {
-        "in A_val the GPT scales better with d": [wider(gpt.a_val) - wider(lstm.a_val)],
-        "in L_val the GPT scales better with d": [wider(lstm.l_val) - wider(gpt.l_val)],
-        "larger d makes the GPT's generalisation steadier": [-wider(gpt.shortfall)],
+        "in A_val the GPT scales better with d": [width_rise(gpt.a_val) - width_rise(lstm.a_val)],
+        "in L_val the GPT scales better with d": [width_rise(lstm.l_val) - width_rise(gpt.l_val)],
+        "larger d makes the GPT's generalisation steadier": [-width_rise(gpt.shortfall)],
         "the LSTM improves less consistently with d": [doublings[1] - doublings[0]],
         "the LSTM becomes unsteady, or overfits, as d grows":
-            [wider(lstm.shortfall), -wider(lstm.a_val)],
-        "deeper GPTs have higher A_val": [deeper(gpt.a_val)],
+            [width_rise(lstm.shortfall), -width_rise(lstm.a_val)],
+        "deeper GPTs have higher A_val": [depth_rise(gpt.a_val)],
         "deeper GPTs have lower L_val, for all d": list(gpt.l_val[0] - gpt.l_val[2]),
-        "with depth the LSTM becomes less steady": [deeper(lstm.shortfall)],
+        "with depth the LSTM becomes less steady": [depth_rise(lstm.shortfall)],
         "with depth the LSTM's validation performance stays or worsens":
-            [math.log10(SAME_FACTOR) + deeper(lstm.l_val), SAME_ACCURACY - deeper(lstm.a_val)],
-        "in L_val the GPT scales better with L": [deeper(lstm.l_val) - deeper(gpt.l_val)],
-        "in A_val the GPT scales better with L": [deeper(gpt.a_val) - deeper(lstm.a_val)],
+            [math.log10(SAME_FACTOR) + depth_rise(lstm.l_val),
+             SAME_ACCURACY - depth_rise(lstm.a_val)],
+        "in L_val the GPT scales better with L": [depth_rise(lstm.l_val) - depth_rise(gpt.l_val)],
+        "in A_val the GPT scales better with L": [depth_rise(gpt.a_val) - depth_rise(lstm.a_val)],
     }
 
 
@@ -181,29 +183,29 @@ def figures(study):
     found = []
     for model, name, first in (("gpt", "GPT", 12), ("lstm", "LSTM", 15)):
         runs = study.runs(model, **RUNS)
-        panels = [panel for i, L in enumerate(LAYERS) for panel in curves_over_steps(
+        panels = [panel for i, L in enumerate(LAYERS) for panel in curve_panels(
             dict(zip(WIDTHS, runs[i], strict=True)), prefix=f"L = {L}: ")]
         found.append(Figure(f"fig{first}-{first + 2}-size-{model}", f"{first} to {first + 2}",
                             f"{name}: loss and accuracy over the training steps. Each row has a "
                             "number of layers L, and each width d has a colour and a marker.",
-                            grid_of(panels, 4, "d"), (16, 9)))
+                            make_grid(panels, 4, "d"), (16, 9)))
     for model, name, label in (("lstm", "LSTM", 18), ("gpt", "GPT", 20)):
         runs = study.runs(model, **RUNS)
-        by_P = {f"L = {L}": ([parameters(model, L, d) for d in WIDTHS], runs[i])
+        by_P = {f"L = {L}": ([count_parameters(model, L, d) for d in WIDTHS], runs[i])
                 for i, L in enumerate(LAYERS)}
         by_L = {d: runs[:, j] for j, d in enumerate(WIDTHS)}
         what = f"{name}: best losses and accuracies, and their first steps t_f, against "
         found += [
             Figure(f"fig{label}-size-{model}-parameters", str(label), f"{what}the number of "
                    "parameters P without embeddings.",
-                   grid_of(best_and_first(None, by_P), 2, x="P (log)", scale="log"), (10, 10)),
+                   make_grid(best_panels(None, by_P), 2, x="P (log)", scale="log"), (10, 10)),
             Figure(f"fig{label + 1}-size-{model}-layers", str(label + 1), f"{what}the number of "
                    "layers L. Each width d has a colour and a marker.",
-                   grid_of(best_and_first(LAYERS, by_L), 2, "d", "L", "whole"), (10, 10))]
+                   make_grid(best_panels(LAYERS, by_L), 2, "d", "L", "whole"), (10, 10))]
     return found
 
 
-def gains(model, runs):
+def measure_gains(model, runs):
     """Return {growth in words: (factors of ten by which L_val falls, rise of A_val)}, each (n,)."""
     sizes = Sizes(model, runs)
     rows = {f"d from 64 to 256, L = {L}": [
@@ -217,7 +219,7 @@ def gains(model, runs):
 
 
 def tables(study):
-    columns = {(model, recipe): gains(model, study.runs(model, recipe, **RUNS))
+    columns = {(model, recipe): measure_gains(model, study.runs(model, recipe, **RUNS))
                for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))}
     rows = [(increase, name, *(estimate(column[increase][i], form) for column in columns.values()))
             for increase in columns["gpt", "default"]
@@ -228,7 +230,7 @@ def tables(study):
              table(("increase", "gain", *(f"{NAMES[m]}, {r}" for m, r in columns)), rows, 2)),
             ("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("model", "L", "d", "P"), [
-                 ((NAMES[model], L, d, f"{parameters(model, L, d):,}"),
+                 ((NAMES[model], L, d, f"{count_parameters(model, L, d):,}"),
                   study.runs(model, layers=L, width=d))
                  for model in NAMES for L in LAYERS for d in WIDTHS]))]
 
@@ -241,7 +243,7 @@ def answer(study):
                             for recipe in ("default", "release")])
     width, depth, size = (
         [estimate(10 ** change(sizes), "{:.2g}", True) for sizes in (gpt, lstm)]
-        for change in (lambda s: wider(s.l_val), lambda s: deeper(s.l_val),
+        for change in (lambda s: width_rise(s.l_val), lambda s: depth_rise(s.l_val),
                        lambda s: s.size_slope(s.l_val)))
     more = np.sum(gpt.size_slope(gpt.l_val) < lstm.size_slope(lstm.l_val))
     narrow = [f"{sizes.a_val[:, 0].mean():.2f}" for sizes in (gpt, lstm)]

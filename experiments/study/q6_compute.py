@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from experiments.study import runs as kept
-from experiments.study.figures import Figure, Panel, curves_over_steps, grid_of, metric_panel
+from experiments.study import runs as stored
+from experiments.study.figures import Figure, Panel, curve_panels, make_grid, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import estimate, mean_std, median_span, span, table
 from experiments.study.verdict import SAME_ACCURACY, lower, rank_correlation, within
@@ -25,40 +25,41 @@ MUCH = 1.5                  # a loss is "significantly" higher from this factor 
 TWICE = 2.0                 # steps "hardly change" within this factor
 
 
-def until(alpha):
+def find_step(alpha):
     """Return the step of the evaluation that is nearest to α T."""
     return GRID * round(alpha * T / GRID) + (alpha == 1)
 
 
 def log_best(runs, metric, alpha=1.0):
-    return np.log10(runs.best(metric, until(alpha)))
+    return np.log10(runs.best(metric, find_step(alpha)))
 
 
-def low(measure):
+def mean_low(measure):
     """Return the mean of measure(α) over the low budgets."""
     return np.mean([measure(alpha) for alpha in LOW], 0)
 
 
-def after(runs, metric, alpha):
-    """Return the median of the last ten evaluations up to step α T."""
-    return np.median(runs.values[metric][..., runs.step <= until(alpha)][..., -10:], -1)
+def median_at(runs, metric, alpha):
+    """Return the median of a metric in the last ten evaluations up to step α T."""
+    return np.median(runs.values[metric][..., runs.step <= find_step(alpha)][..., -10:], -1)
 
 
 def loss_rise(runs, metric, alpha):
-    """Return the rise of a loss from the smallest to the largest batch (log10)."""
+    """Return the increase (log10) of a loss from the smallest to the largest batch size."""
     losses = log_best(runs, metric, alpha)
     return losses[-1] - losses[0]
 
 
 def accuracy_fall(runs, alpha):
-    """Return the fall of A_val from the smallest to the largest batch."""
-    accuracies = runs.best(A_VAL, until(alpha))
+    """Return the decrease of A_val from the smallest to the largest batch size."""
+    accuracies = runs.best(A_VAL, find_step(alpha))
     return accuracies[0] - accuracies[-1]
 
 
 def variation(runs, metric, alphas):
     """Return the standard deviation of t_f / (α T) over the batch sizes, mean over alphas."""
-    return np.mean([(runs.first(metric, until(a)) / until(a)).std(0) for a in alphas], 0)
+    ends = map(find_step, alphas)
+    return np.mean([(runs.best_step(metric, end) / end).std(0) for end in ends], 0)
 
 
 def effects(study, lstm_recipe):
@@ -69,25 +70,25 @@ def effects(study, lstm_recipe):
 
 def captions_on_steps(lstm, gpt):
     """Return the claims of Figures 22 to 26."""
-    first = np.log10(lstm.first(A_TRAIN))
-    small = np.log10(gpt.first(A_TRAIN))[SMALL]
-    predictable = [np.mean([np.abs(rank_correlation(BATCHES, runs.first(L_VAL, until(a))))
+    first = np.log10(lstm.best_step(A_TRAIN))
+    small = np.log10(gpt.best_step(A_TRAIN))[SMALL]
+    predictable = [np.mean([np.abs(rank_correlation(BATCHES, runs.best_step(L_VAL, find_step(a))))
                             for a in ALPHAS], 0) for runs in (lstm, gpt)]
     less_steady = (gpt.shortfall() > lstm.shortfall()).sum(0)
     return {
         "LSTMs train more smoothly than GPTs": [gpt.roughness().mean(0) - lstm.roughness().mean(0)],
         "the GPT fluctuates more with larger batches": [rank_correlation(BATCHES, gpt.roughness())],
         "LSTMs generalise in fewer steps than GPTs":
-            [(gpt.log_general() - lstm.log_general()).mean(0)],
+            [(gpt.log_general_step() - lstm.log_general_step()).mean(0)],
         "GPTs are the less steady in A_val, for most B": [less_steady - len(BATCHES) / 2],
         "the GPT generalises later with larger batches":
-            [rank_correlation(BATCHES, gpt.log_general())],
+            [rank_correlation(BATCHES, gpt.log_general_step())],
         "the LSTM needs more steps to its best A_train as B grows":
             [rank_correlation(BATCHES, first), first[-1] - first[0]],
         "the GPT's steps to its best A_train hardly change for small B":
             within(small[1] - small[0], math.log10(TWICE)),
         "with a low budget small B bring the LSTM a lower L_train":
-            [low(lambda a: loss_rise(lstm, L_TRAIN, a))],
+            [mean_low(lambda a: loss_rise(lstm, L_TRAIN, a))],
         "t_f(L_train) varies more with B for GPTs":
             [variation(gpt, L_TRAIN, ALPHAS) - variation(lstm, L_TRAIN, ALPHAS)],
         "t_f(L_val) follows B more closely for LSTMs": [predictable[0] - predictable[1]],
@@ -98,24 +99,24 @@ def captions_on_steps(lstm, gpt):
 
 def captions_on_values(lstm, gpt):
     """Return the claims of Figures 28 to 31."""
-    perfect = [np.min([runs.best(A_TRAIN, until(a)).min(0) for a in ALPHAS], 0)
+    perfect = [np.min([runs.best(A_TRAIN, find_step(a)).min(0) for a in ALPHAS], 0)
                for runs in (lstm, gpt)]
-    steeper = low(lambda a: np.abs(loss_rise(lstm, L_TRAIN, a)) - np.abs(
+    steeper = mean_low(lambda a: np.abs(loss_rise(lstm, L_TRAIN, a)) - np.abs(
         loss_rise(gpt, L_TRAIN, a)))
-    accuracy = [low(lambda a, r=r: r.best(A_VAL, until(a)).mean(0)) for r in (lstm, gpt)]
+    accuracy = [mean_low(lambda a, r=r: r.best(A_VAL, find_step(a)).mean(0)) for r in (lstm, gpt)]
     return {
         "both reach perfect A_train for every B and α":
-            [values - kept.ALL_RIGHT for values in perfect],
+            [values - stored.ALL_RIGHT for values in perfect],
         "with a low budget the LSTM's L_train grows with B":
-            [low(lambda a: rank_correlation(BATCHES, log_best(lstm, L_TRAIN, a)))],
+            [mean_low(lambda a: rank_correlation(BATCHES, log_best(lstm, L_TRAIN, a)))],
         "with a low budget L_train depends less on B for GPTs": [steeper],
         "with a low budget the LSTM's A_val falls with B":
-            [low(lambda a: accuracy_fall(lstm, a)), low(lambda a: -rank_correlation(
-                BATCHES, lstm.best(A_VAL, until(a))))],
+            [mean_low(lambda a: accuracy_fall(lstm, a)), mean_low(lambda a: -rank_correlation(
+                BATCHES, lstm.best(A_VAL, find_step(a))))],
         "with a low budget the GPT's A_val is the higher one": [accuracy[1] - accuracy[0]],
         "with a low budget L_val grows more steeply with B for LSTMs":
-            [low(lambda a: loss_rise(lstm, L_VAL, a)),
-             low(lambda a: loss_rise(lstm, L_VAL, a) - loss_rise(gpt, L_VAL, a))],
+            [mean_low(lambda a: loss_rise(lstm, L_VAL, a)),
+             mean_low(lambda a: loss_rise(lstm, L_VAL, a) - loss_rise(gpt, L_VAL, a))],
     }
 
 
@@ -123,17 +124,17 @@ def answers(lstm, gpt):
     """Return the claims of answer 6 (c)."""
     loss, accuracy, lowest, much, with_alpha, rise = [], [], [], [], [], []
     for runs in (lstm, gpt):
-        few, whole = low(lambda a, r=runs: loss_rise(r, L_VAL, a)), loss_rise(runs, L_VAL, 1.0)
+        few, whole = mean_low(lambda a, r=runs: loss_rise(r, L_VAL, a)), loss_rise(runs, L_VAL, 1.0)
         loss += [few, few - whole, whole]
         much.append(few - math.log10(MUCH))
-        few, whole = low(lambda a, r=runs: accuracy_fall(r, a)), accuracy_fall(runs, 1.0)
+        few, whole = mean_low(lambda a, r=runs: accuracy_fall(r, a)), accuracy_fall(runs, 1.0)
         accuracy += [few, few - whole, whole + SAME_ACCURACY]
         best = np.stack([log_best(runs, L_VAL, a) for a in ALPHAS])     # (α, B, n)
         small = best[7:, SMALL].min((0, 1))
         lowest += [best[:, LARGE].min((0, 1)) - small, best[:7, SMALL].min((0, 1)) - small]
-        with_alpha += list(lower(after(runs, L_VAL, 1.0), after(runs, L_VAL, ALPHAS[0])))
-        rise += list(after(runs, A_VAL, 1.0) - after(runs, A_VAL, ALPHAS[0]))
-    falls = [low(lambda a, r=runs: accuracy_fall(r, a)) for runs in (lstm, gpt)]
+        with_alpha += list(lower(median_at(runs, L_VAL, 1.0), median_at(runs, L_VAL, ALPHAS[0])))
+        rise += list(median_at(runs, A_VAL, 1.0) - median_at(runs, A_VAL, ALPHAS[0]))
+    falls = [mean_low(lambda a, r=runs: accuracy_fall(r, a)) for runs in (lstm, gpt)]
     return {
         "L_val rises with B, and more for small α than for α = 1": loss,
         "A_val falls with B, and more for small α than for α = 1": accuracy,
@@ -143,7 +144,7 @@ def answers(lstm, gpt):
         "L_val is lowest with small B and large α": lowest,
         "with a low budget large B mean significantly higher L_val, for both": much,
         "with large α A_val is high for every B":
-            [v - kept.GENERAL for runs in (lstm, gpt) for v in runs.best(A_VAL, until(0.9))],
+            [v - stored.GENERAL for runs in (lstm, gpt) for v in runs.best(A_VAL, find_step(0.9))],
         "with a low budget A_val falls with B for the GPT, too": [falls[1]],
         "with a low budget A_val falls more for the LSTM than for the GPT":
             [falls[0], falls[0] - falls[1]],
@@ -161,11 +162,11 @@ def figures(study):
     curves = []
     for label, part, what in (("22", "train", "Training"), ("23", "validation", "Validation")):
         panels = [panel for metric in (f"{part}_loss", f"{part}_accuracy")
-                  for name, runs in models.items() for panel in curves_over_steps(
+                  for name, runs in models.items() for panel in curve_panels(
                       dict(zip(BATCHES, runs, strict=True)), (metric,), f"{name}: ")]
         curves.append(Figure(f"fig{label}-compute-{part}", label, f"{what} loss and accuracy over "
                              "the training steps. Each batch size B has a colour and a marker.",
-                             grid_of(panels, 2, "B"), (10, 6.2)))
+                             make_grid(panels, 2, "B"), (10, 6.2)))
     return [*curves, fractions(models), budget(models)]
 
 
@@ -173,7 +174,7 @@ def fractions(models):
     panels = []
     for label, (metric, first) in enumerate(FRACTIONS, 24):
         for name, runs in models.items():
-            lines = [(a, BATCHES, (runs.first if first else runs.best)(metric, until(a)).T)
+            lines = [(a, BATCHES, (runs.best_step if first else runs.best)(metric, find_step(a)).T)
                      for a in ALPHAS]
             symbol = f"t_f({LABELS[metric]})" if first else LABELS[metric]
             title = f"{label} {name}: {symbol}"
@@ -182,30 +183,30 @@ def fractions(models):
     return Figure("fig24-31-compute-fractions", "24 to 31", "Each α has a colour and a marker. The "
                   "panels show, against the batch size B, the first steps that reach the best "
                   "values within the first α T steps (24 to 27), and those values (28 to 31).",
-                  grid_of(panels, 4, "α", "B (log2 scale)", "log2"), (16, 10))
+                  make_grid(panels, 4, "α", "B (log2 scale)", "log2"), (16, 10))
 
 
 def budget(models):
     panels = []
     for metric in (L_VAL, A_VAL):
         for model, name in NAMES.items():
-            size = kept.parameters(model, 2, 128)
+            size = stored.count_parameters(model, 2, 128)
             lines = [(B, [size * B * a * T for a in ALPHAS],
-                      np.stack([models[name][i].best(metric, until(a)) for a in ALPHAS], 1))
+                      np.stack([models[name][i].best(metric, find_step(a)) for a in ALPHAS], 1))
                      for i, B in enumerate(BATCHES)]
             panels.append(metric_panel(f"{name}: {LABELS[metric]}", metric, lines))
     return Figure("fig32-compute-budget", "32", "L_val and A_val against the compute C. Each batch "
                   "size B has a colour and a marker, and each of the ten α is marked.",
-                  grid_of(panels, 2, "B", "compute C = P B α T (log scale)", "log"), (10, 6.2))
+                  make_grid(panels, 2, "B", "compute C = P B α T (log scale)", "log"), (10, 6.2))
 
 
 def tables(study):
     shown = [(m, a) for m in METRICS[1::2] for a in (0.1, 0.5, 1.0)]
-    rows = [(name, B, *(mean_std(m, study.runs(model, steps=T, batch=B).best(m, until(a)))
+    rows = [(name, B, *(mean_std(m, study.runs(model, steps=T, batch=B).best(m, find_step(a)))
                         for m, a in shown)) for model, name in NAMES.items() for B in BATCHES]
     ends = [(L_VAL, 0.1), (L_VAL, 0.3), (L_VAL, 1.0), (A_VAL, 0.1), (A_VAL, 0.3)]
     extremes = [(NAMES[model], recipe, B, *(median_span(
-        study.runs(model, recipe, steps=T, batch=B).best(m, until(a)),
+        study.runs(model, recipe, steps=T, batch=B).best(m, find_step(a)),
         "{:.2g}" if m == L_VAL else "{:.3f}") for m, a in ends))
         for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))
         for B in (BATCHES[0], BATCHES[-1])]
@@ -223,11 +224,11 @@ def tables(study):
 
 def answer(study):
     lstm, gpt = study.both("default", **RUNS)
-    gain = [after(runs, L_VAL, 0.1) / after(runs, L_VAL, 1.0) for runs in (lstm, gpt)]
+    gain = [median_at(runs, L_VAL, 0.1) / median_at(runs, L_VAL, 1.0) for runs in (lstm, gpt)]
     least = min(runs.best(A_VAL).min() for runs in (lstm, gpt))
     few, whole = ([estimate(10 ** loss_rise(runs, L_VAL, a), "{:.2g}", True)
                    for runs in (lstm, gpt)] for a in (0.1, 1.0))
-    large = [span(runs.best(A_VAL, until(0.1))[-1]) for runs in (lstm, gpt)]
+    large = [span(runs.best(A_VAL, find_step(0.1))[-1]) for runs in (lstm, gpt)]
     return f"""
 **(c) How do the batch size B and the fraction α of the training steps change the result?** More
 steps help at every batch size: from a tenth of the training to all of it, L_val falls by a factor

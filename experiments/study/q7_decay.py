@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from experiments.study import runs as kept
-from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
+from experiments.study import runs as stored
+from experiments.study.figures import Figure, best_panels, curve_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, L_TRAIN, L_VAL, METRICS, NORM
 from experiments.study.text import best_table, estimate, median_span, span, table
 from experiments.study.verdict import SAME_ACCURACY, falling, lower, rising
@@ -22,7 +22,7 @@ SPIKE = 100                 # a training loss that rises by this factor between 
 
 
 def norms(runs, first, last):
-    """Return the norms (4, n, E) at the steps from `first` to `last`, one every GRID steps."""
+    """Return the parameter norms (4 decays, n, E) from step `first` to `last`, every GRID steps."""
     chosen = (runs.step >= first) & (runs.step <= last) & runs.on_grid
     return runs.values[NORM][..., chosen].astype(float)
 
@@ -30,8 +30,8 @@ def norms(runs, first, last):
 def effects(study, lstm_recipe):
     """Return {claim: effects}; the claims are in claims.csv."""
     runs = study.runs("lstm", lstm_recipe, **RUNS)
-    loss, accuracy, general = runs.best(L_VAL), runs.best(A_VAL), runs.log_general()
-    t_loss, t_accuracy = runs.first(L_VAL), runs.first(A_VAL)
+    loss, accuracy, general = runs.best(L_VAL), runs.best(A_VAL), runs.log_general_step()
+    t_loss, t_accuracy = runs.best_step(L_VAL), runs.best_step(A_VAL)
     norm = norms(runs, *WINDOW)
     changes = np.abs(np.diff(norm)).mean(-1) / norm.mean(-1)
     settled = norms(runs, QUICK * T, WINDOW[1])[1:]
@@ -42,7 +42,7 @@ def effects(study, lstm_recipe):
         "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5":
             [lower(loss[high], loss[low]) for high in (2, 3) for low in (0, 1)],
         "decay 0.25 overfits":
-            [runs.best(A_TRAIN)[0] - kept.MEMORISED, kept.OVERFITS - accuracy[0]],
+            [runs.best(A_TRAIN)[0] - stored.MEMORISED, stored.OVERFITS - accuracy[0]],
         "decay 0.25 is the least steady": list(shortfall[0] - shortfall[1:]),
         "L_val falls with every step of the decay": falling(loss),
         "A_val rises with the decay":
@@ -51,7 +51,7 @@ def effects(study, lstm_recipe):
         "L_val falls up to 0.75 and rises slightly beyond":
             [*falling(loss[:3]), lower(loss[2], loss[3])],
         "A_val is near-perfect from 0.5 on, and lower below":
-            [*(accuracy[1:] - kept.MEMORISED), accuracy[1:].min(0) - accuracy[0]],
+            [*(accuracy[1:] - stored.MEMORISED), accuracy[1:].min(0) - accuracy[0]],
         "t_f(L_val) is largest at 0.75": [lower(t_loss[i], t_loss[2]) for i in (0, 1, 3)],
         "t_f(A_val) falls with every step of the decay": falling(t_accuracy),
         "with decay 0.25 the norm stays the highest":
@@ -69,22 +69,22 @@ def effects(study, lstm_recipe):
 # --- figures, tables, answer ----------------------------------------------------------------------
 def figures(study):
     runs = study.runs("lstm", **RUNS)
-    curves = curves_over_steps(dict(zip(DECAYS, runs, strict=True)), (*METRICS, NORM))
+    curves = curve_panels(dict(zip(DECAYS, runs, strict=True)), (*METRICS, NORM))
     return [Figure("fig33-decay-curves", "33", "LSTM: loss, accuracy and the l2 norm of the "
                    "parameters over the training steps. Each decay has a colour and a marker.",
-                   grid_of(curves, 2, "weight decay"), (10, 8.5)),
+                   make_grid(curves, 2, "weight decay"), (10, 8.5)),
             Figure("fig34-decay-compared", "34", "LSTM: best losses and accuracies, and the first "
                    "steps t_f that reached them, against the weight decay.",
-                   grid_of(best_and_first(DECAYS, {"LSTM": runs}), 2, x="weight decay",
-                           scale="linear"), (10, 10))]
+                   make_grid(best_panels(DECAYS, {"LSTM": runs}), 2, x="weight decay",
+                             scale="linear"), (10, 10))]
 
 
 def tables(study):
     measures = {"L_val": (lambda runs: runs.best(L_VAL), "{:.2g}"),
                 "A_val": (lambda runs: runs.best(A_VAL), "{:.4g}"),
-                "t_f(L_val)": (lambda runs: runs.first(L_VAL), "{:.0f}"),
-                "t_f(A_val)": (lambda runs: runs.first(A_VAL), "{:.0f}"),
-                "A_val ≥ 0.9 at": (lambda runs: runs.general(), "{:.0f}")}
+                "t_f(L_val)": (lambda runs: runs.best_step(L_VAL), "{:.0f}"),
+                "t_f(A_val)": (lambda runs: runs.best_step(A_VAL), "{:.0f}"),
+                "A_val ≥ 0.9 at": (lambda runs: runs.general_step(), "{:.0f}")}
     rows = [(recipe, f"{decay:g}", *(median_span(measure(study.runs(
         "lstm", recipe, steps=T, weight_decay=decay)), form) for measure, form in
         measures.values())) for recipe in ("default", "release") for decay in DECAYS]
@@ -96,15 +96,15 @@ def tables(study):
                  for decay in DECAYS]))]
 
 
-def spikes(runs):
-    """Return True for each run whose training loss spikes after memorisation: (4, n)."""
+def has_spike(runs):
+    """Return bools (4, n): True if a run's training loss spikes after it has memorised."""
     loss = runs.values[L_TRAIN]
-    late = runs.step[:-1] >= runs.memorised()[..., None]
+    late = runs.step[:-1] >= runs.memorised_step()[..., None]
     return (late & (loss[..., 1:] > SPIKE * loss[..., :-1])).any(-1)
 
 
 def norm_at(runs, steps):
-    """Return the norm of each run (4, n) at its step in `steps`; inf stands for the last step."""
+    """Return the norm of each run (4, n) at its step in `steps`; inf means the last step."""
     return np.array([[np.interp(step, runs.step, norm) for step, norm in zip(*row, strict=True)]
                      for row in zip(steps, runs.values[NORM], strict=True)])
 
@@ -112,13 +112,14 @@ def norm_at(runs, steps):
 def answer(study):
     runs = study.runs("lstm", **RUNS)
     both = [runs, study.runs("lstm", "release", **RUNS)]
-    loss, first = runs.best(L_VAL), runs.first(A_VAL)
+    loss, first = runs.best(L_VAL), runs.best_step(A_VAL)
     start = [r.values[NORM][..., 0] for r in both]
-    known = [norm_at(r, r.memorised()) for r in both]
-    general = np.concatenate([norm_at(r, r.general())[np.isfinite(r.general())] for r in both])
-    change = np.concatenate([(norm_at(r, r.general() + AROUND) / norm_at(
-        r, r.general() - AROUND) - 1)[np.isfinite(r.general())] for r in both])
-    late = np.sum([spikes(r).sum() for r in both])
+    known = [norm_at(r, r.memorised_step()) for r in both]
+    reached = [(r, r.general_step()) for r in both]
+    general = np.concatenate([norm_at(r, t)[np.isfinite(t)] for r, t in reached])
+    change = np.concatenate([(norm_at(r, t + AROUND) / norm_at(r, t - AROUND) - 1)[np.isfinite(t)]
+                             for r, t in reached])
+    late = np.sum([has_spike(r).sum() for r in both])
     return f"""
 **(c) How does weight decay change the result?** More decay helps. From decay 1/4 to 1, L_val falls
 by a factor of {estimate(loss[0] / loss[3], "{:,.0f}", True)}, and t_f(A_val) falls to

@@ -24,16 +24,16 @@ EQUALS = 4                          # the position whose output is the answer
 UNIFORM = 1 / np.arange(2, len(TOKENS) + 1)     # a uniform head's weight on BOS, queries after BOS
 
 
-def entries(recipe="default"):
-    """Return {seed: entry} of the kept GPTs of a recipe."""
+def read_entries(recipe="default"):
+    """Return {seed: entry of attention.json} of the GPTs trained by a recipe."""
     with open(FILE, encoding="utf-8") as file:
         by_seed = {entry["seed"]: entry for entry in json.load(file) if entry["recipe"] == recipe}
     return {seed: by_seed[seed] for seed in SEEDS if seed in by_seed}
 
 
 def mean_weights(recipe="default"):
-    """Return mean attention weights: (seeds, L, H, query, key)."""
-    return np.array([entry["mean"] for entry in entries(recipe).values()])
+    """Return the mean attention weights (seeds, L, H, query, key)."""
+    return np.array([entry["mean"] for entry in read_entries(recipe).values()])
 
 
 def effects(study, lstm_recipe):
@@ -47,7 +47,7 @@ def effects(study, lstm_recipe):
     heads = bos[:, 0].mean(-1) - layers[:, 1, None]
     recent = np.mean([A[:, 0, :, t, t - 1 : t + 1].sum(-1).mean(1) for t in range(2, 6)], 0)
     recent_uniform = np.mean([2 / (t + 1) for t in range(2, 6)])
-    entropy = np.array([entry["spread"] for entry in entries().values()])[..., 1:].mean((2, 3))
+    entropy = np.array([entry["spread"] for entry in read_entries().values()])[..., 1:].mean((2, 3))
     return {
         "many heads of the first layer attend most to BOS": [(most >= 3).sum(1) - 1.5],
         "above all at early queries": [early, early - late],
@@ -63,7 +63,7 @@ def effects(study, lstm_recipe):
 
 # --- figures, tables, answer ----------------------------------------------------------------------
 def figures(study):
-    entry = entries()[SEEDS[0]]
+    entry = read_entries()[SEEDS[0]]
     samples = " and ".join(" ".join(tokens[1:]) for tokens in entry["tokens"])
     return [Figure("fig36-37-attention", "36 and 37", f"Attention weights of the GPT with seed "
                    f"{SEEDS[0]} on the training samples {samples}, two rows each. A row of a map "
@@ -102,7 +102,7 @@ def draw_maps(canvas, entry):
 def tables(study):
     rows = []
     for recipe in ("default", "stated"):
-        for seed, A in zip(entries(recipe), mean_weights(recipe), strict=True):
+        for seed, A in zip(read_entries(recipe), mean_weights(recipe), strict=True):
             rows += [(f"{recipe}, seed {seed}", layer + 1,
                       *(f"{w:.2f}" for w in A[layer, :, EQUALS, : EQUALS + 1].mean(0)),
                       f"{A[layer, :, 1:, 0].mean():.2f}") for layer in range(A.shape[0])]

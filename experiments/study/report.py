@@ -1,4 +1,4 @@
-"""Write experiments/REPORT.md and its figures from the kept runs.
+"""Write experiments/REPORT.md and its figures from the stored runs.
 
   python -m experiments.study.report             the page and all figures
   python -m experiments.study.report --check     exit status 1 if the page is not up to date
@@ -26,7 +26,7 @@ TEMPLATE = Path(__file__).with_name("report.md")      # the prose that is not ab
 FIGURES = PAGE.parent / "results" / "figures"
 
 
-def page(study):
+def make_page(study):
     """Return the text of REPORT.md."""
     words, sections = Counter(), []
     rows = []
@@ -36,17 +36,17 @@ def page(study):
         counts = Counter(claim.verdict.word for claim in claims)
         rows.append((module.TITLE, *(counts[word] for word in WORDS), len(claims)))
         words += counts
-        sections.append(section(study, module, claims, glorot))
+        sections.append(make_section(study, module, claims, glorot))
     rows.append(("**all**", *(f"**{words[word]}**" for word in WORDS), f"**{words.total()}**"))
     return TEMPLATE.read_text(encoding="utf-8").format(
         claims=words.total(), summary=table(("", *WORDS, "claims"), rows),
         margin=q1_q2.MARGIN_ACCURACY, factor=q1_q2.MARGIN_LOSS, same=f"a factor of {SAME_FACTOR:g}",
         accuracy=SAME_ACCURACY, sections="\n\n".join(sections), rows=len(study.rows),
-        devices=made_on(study))
+        devices=describe_devices(study))
 
 
-def section(study, module, claims, glorot):
-    """Return the section of a question: its answer, figures, tables and claims."""
+def make_section(study, module, claims, glorot):
+    """Return the section of a question as Markdown: its answer, figures, tables and claims."""
     parts = [f"## {module.TITLE}", *(
         textwrap.fill(" ".join(paragraph.split()), 100, break_on_hyphens=False,
                       break_long_words=False) for paragraph in module.answer(study).split("\n\n"))]
@@ -58,34 +58,35 @@ def section(study, module, claims, glorot):
                      f"*{label}. {one.caption}{bands}*")
     parts += [f"{caption}\n\n{text}" for caption, text in module.tables(study)]
     rows = [(c.where, c.claim, c.document, f"**{c.verdict.word}**", str(c.verdict), c.unit,
-             "same" if same(c, g) else g.verdict.word) for c, g in zip(claims, glorot, strict=True)]
+             "same" if has_same_effects(c, g) else g.verdict.word)
+            for c, g in zip(claims, glorot, strict=True)]
     parts.append(f"{getattr(module, 'CLAIMS', 'The assignment makes these claims.')}\n\n" + table(
         ("where", "claim", "the assignment", "verdict", "the claim holds by (90 % interval)",
          "unit", "with Glorot gates"), rows, 7))
     return "\n\n".join(parts)
 
 
-def same(one, other):
+def has_same_effects(one, other):
     """Return True if two claims have the same effects."""
     return all(np.array_equal(a, b) for a, b in zip(one.effects, other.effects, strict=True))
 
 
-def made_on(study):
-    """Return a sentence, without a full stop: how many runs were computed on a GPU."""
+def describe_devices(study):
+    """Return a sentence, without a full stop, on the number of runs that used a GPU."""
     gpus = [row["device"] for row in study.rows if "NVIDIA" in row["device"]]
     names = " and ".join(sorted(set(gpus)))
     return f"{len(gpus)} of them were computed on an {names}, the others on one processor core each"
 
 
-def write(study, folder=FIGURES):
-    """Write the page and the figures; remove figures that no question has any more."""
+def write_report(study, folder=FIGURES):
+    """Write the page and the figures; delete figures that no question has any more."""
     figures = [figure for module in QUESTIONS.values() for figure in module.figures(study)]
     for path in folder.glob("*.png"):
         if path.stem not in {figure.name for figure in figures}:
             path.unlink()
     for figure in figures:
         figure.write(folder)
-    write_atomically(PAGE, lambda file: file.write(page(study).encode()))
+    write_atomically(PAGE, lambda file: file.write(make_page(study).encode()))
 
 
 def main(arguments=None):
@@ -97,10 +98,10 @@ def main(arguments=None):
     def work():
         study = Study()
         if options.check:
-            current = PAGE.read_text(encoding="utf-8") == page(study)
+            current = PAGE.read_text(encoding="utf-8") == make_page(study)
             print(f"{PAGE.name}: {'up to date' if current else 'out of date'}")
             return int(not current)
-        write(study)
+        write_report(study)
         return 0
 
     return run_guarded(p.prog, work)

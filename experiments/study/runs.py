@@ -1,4 +1,4 @@
-"""The kept runs: one table of runs and one file of curves for each question.
+"""The stored runs: one table of runs and one file of curves for each question.
 
 experiments/results/study/QUESTION.csv has a row for each run: its settings, how it was computed,
 and its best values. QUESTION.npz has the evaluations of the same runs in the same order:
@@ -32,7 +32,7 @@ OVERFITS = 0.5      # a model only overfits up to this A_val (question 3 (d))
 ALL_RIGHT = 0.9995  # an accuracy of 100 % (rounds to 1.000)
 
 
-def parameters(model, layers, width, p=31):
+def count_parameters(model, layers, width, p=31):
     """Return P, the number of parameters without embeddings."""
     vocabulary = p + 5
     layer = 8 * width**2 + 4 * width if model == "lstm" else 12 * width**2 + 8 * width
@@ -56,7 +56,7 @@ class Curves:
         return Curves(self.step, self.seeds, {m: v[index] for m, v in self.values.items()})
 
     def _until(self, metric, until):
-        """Return the values up to a step, as losses (lower is better), with inf where missing."""
+        """Return a metric up to a step, as a loss (lower is better), with inf where missing."""
         values = self.values[metric]
         values = values if until is None else values[..., self.step <= until]
         return np.nan_to_num(values if "loss" in metric else -values, nan=np.inf, posinf=np.inf)
@@ -66,29 +66,29 @@ class Curves:
         best = self._until(metric, until).min(-1).astype(float)
         return best if "loss" in metric else -best
 
-    def first(self, metric, until=None):
+    def best_step(self, metric, until=None):
         """Return t_f: the first step at which each run has its best value (..., n)."""
         return self.step[self._until(metric, until).argmin(-1)].astype(float)
 
-    def reach(self, metric, threshold):
+    def reach_step(self, metric, threshold):
         """Return the first step with at least this accuracy (..., n); inf if there is none."""
         there = self.values[metric] >= np.float32(threshold)
         return np.where(there.any(-1), self.step[there.argmax(-1)], np.inf)
 
-    def general(self):
-        """Return the first step at which each run generalises (..., n)."""
-        return self.reach(A_VAL, GENERAL)
+    def general_step(self):
+        """Return the first step (..., n) at which each run generalises; inf if it never does."""
+        return self.reach_step(A_VAL, GENERAL)
 
-    def log_general(self):
+    def log_general_step(self):
         """Return log10 of `general`, or of the last step for a run that never generalises."""
-        return np.log10(np.minimum(self.general(), self.step[-1]))
+        return np.log10(np.minimum(self.general_step(), self.step[-1]))
 
-    def memorised(self):
-        """Return the first step at which each run has memorised its training set (..., n)."""
-        return self.reach(A_TRAIN, MEMORISED)
+    def memorised_step(self):
+        """Return the first step (..., n) at which each run has memorised its training set."""
+        return self.reach_step(A_TRAIN, MEMORISED)
 
     def shortfall(self, metric=A_VAL):
-        """Return the mean distance of an accuracy below its highest value so far (..., n).
+        """Return the mean distance (..., n) of an accuracy below its highest value so far.
 
         It measures how unsteady the accuracy is. One evaluation every GRID steps counts.
         """
@@ -102,7 +102,7 @@ class Curves:
 
 
 class Study:
-    """All kept runs of a folder. Raises InputError if a table doesn't fit its curves."""
+    """All stored runs of a folder. Raises InputError if a table doesn't fit its curves."""
 
     def __init__(self, folder=RESULTS):
         self.rows, self.evaluations = [], {}
@@ -120,21 +120,21 @@ class Study:
                 raise InputError(f"{path.name} has {len(rows)} runs, but {metric} has the shape "
                                  f"{values.shape}; restore both files from version control")
         for i, row in enumerate(rows):
-            key = key_of(row["model"], row["recipe"], row)
+            key = make_key(row["model"], row["recipe"], row)
             seeds = self.evaluations.setdefault(key, {})
             seeds[int(row["seed"])] = step, {m: values[i] for m, values in curves.items()}
             self.rows.append({"question": path.stem, **row})
 
     @functools.cache  # noqa: B019 (one Study lives as long as the program)
     def runs(self, model, recipe="default", **settings):
-        """Return the Curves of a model; a setting given as a tuple becomes a leading axis.
+        """Return the Curves of a model. A setting given as a tuple becomes a leading axis.
 
         Only the seeds that every setting has are included, the assignment's first.
         """
         axes = {name: values for name, values in settings.items() if isinstance(values, tuple)}
         places = [{**settings, **dict(zip(axes, point, strict=True))}
                   for point in itertools.product(*axes.values())]
-        kept = [self.evaluations.get(key_of(model, recipe, place), {}) for place in places]
+        kept = [self.evaluations.get(make_key(model, recipe, place), {}) for place in places]
         seeds = [seed for seed in dict.fromkeys([*SEEDS, *sorted(kept[0])])
                  if all(seed in runs for runs in kept)]
         if not seeds:
@@ -147,7 +147,7 @@ class Study:
         return Curves(step, seeds, values)
 
     def both(self, lstm, **settings):
-        """Return the Curves of the LSTM (recipe `lstm`) and of the GPT, for the seeds of both."""
+        """Return (Curves of the LSTM with recipe `lstm`, Curves of the GPT) for common seeds."""
         both = self.runs("lstm", lstm, **settings), self.runs("gpt", **settings)
         seeds = [seed for seed in both[0].seeds if seed in both[1].seeds]
         return [Curves(one.step, seeds, {
@@ -155,7 +155,7 @@ class Study:
             for metric, values in one.values.items()}) for one in both]
 
 
-def key_of(model, recipe, settings):
+def make_key(model, recipe, settings):
     """Return the identity of a run without its seed. Missing settings get their defaults."""
     return (model, recipe, *(type(default)(settings.get(name, default))
                              for name, default in DEFAULTS.items()))

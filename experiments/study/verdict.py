@@ -87,16 +87,16 @@ def judge(effects, any_of=False, unit_step=0.0):
         opposite = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}
         return Verdict(opposite.get(all_of.word, all_of.word), -all_of.mean, -all_of.high,
                        -all_of.low)
-    strict = [interval(effect, LEVEL / len(effects), unit_step) for effect in effects]
+    strict = [confidence_interval(effect, LEVEL / len(effects), unit_step) for effect in effects]
     lowest = min(strict, key=lambda found: found[2])
     if lowest[2] < 0:
         return Verdict(NOT_REPRODUCED, *lowest)
-    weakest = min((interval(effect, LEVEL, unit_step) for effect in effects),
+    weakest = min((confidence_interval(effect, LEVEL, unit_step) for effect in effects),
                   key=lambda found: found[1])
     return Verdict(REPRODUCED if weakest[1] > 0 else INCONCLUSIVE, *weakest)
 
 
-def interval(values, level=LEVEL, unit_step=0.0):
+def confidence_interval(values, level=LEVEL, unit_step=0.0):
     """Return (mean, low, high): the mean and its Student t interval with `level` on each side.
 
     The standard deviation is at least that of rounding to multiples of `unit_step`.
@@ -106,13 +106,13 @@ def interval(values, level=LEVEL, unit_step=0.0):
     if n < 2:
         return mean, -math.inf, math.inf
     std = max(float(values.std(ddof=1)), unit_step / math.sqrt(12))
-    half = student_t(n - 1, level) * std / math.sqrt(n)
+    half = student_t_quantile(n - 1, level) * std / math.sqrt(n)
     return mean, mean - half, mean + half
 
 
 @functools.cache
-def student_t(df, tail):
-    """Return the point that Student's t with df degrees of freedom exceeds with probability `tail`.
+def student_t_quantile(df, tail):
+    """Return the value that Student's t with df degrees of freedom exceeds with probability `tail`.
 
     It is found by bisection of a finite series (Abramowitz and Stegun, 26.7.3-4).
     """
@@ -135,22 +135,22 @@ def student_t(df, tail):
 
 # --- effects --------------------------------------------------------------------------------------
 def lower(a, b):
-    """Return the effect "a is below b", in factors of ten (losses, norms or steps)."""
+    """Return log10(b / a), an effect above 0 if a is below b (losses, norms or steps)."""
     return np.log10(b) - np.log10(a)
 
 
 def falling(values):
-    """Return the effects "each value is lower than the one before", along the first axis."""
+    """Return effects above 0 if each value is lower than the one before, along the first axis."""
     return list(-np.diff(np.log10(values), axis=0))
 
 
 def rising(values):
-    """Return the effects "each value is higher than the one before", along the first axis."""
+    """Return effects above 0 if each value is higher than the one before, along the first axis."""
     return list(np.diff(values, axis=0))
 
 
 def within(difference, margin):
-    """Return the two effects "the absolute difference is below the margin" (equivalence test)."""
+    """Return two effects, above 0 if the absolute difference is below the margin (equivalence)."""
     return [margin - difference, margin + difference]
 
 

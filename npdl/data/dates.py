@@ -87,7 +87,7 @@ class Dates:
                  for day, form, case in zip(days, forms, cases, strict=True)],
                 [day.isoformat() for day in days])
 
-    def encoded(self, texts, isos):
+    def encode_pairs(self, texts, isos):
         """Return the ids (B, S) of padded sources, their lengths (B,), and the ids of targets."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])

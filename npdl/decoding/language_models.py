@@ -72,13 +72,13 @@ class Recomputed(ModelScorer):
 class StepByStep(ModelScorer):
     """Base class of Scorers that compute only the new tokens."""
 
-    def settings(self, rows):
+    def thread_context(self, rows):
         """Return a context with one BLAS thread if `rows` is 1, else the context of Scorer.
 
         A product of one row takes as long as reading the matrix. With two threads it is slower,
         because they wait for each other.
         """
-        return ONE_BLAS_THREAD if rows == 1 else super().settings(rows)
+        return ONE_BLAS_THREAD if rows == 1 else super().thread_context(rows)
 
 
 class Tokens(NamedTuple):
@@ -154,14 +154,14 @@ class CachedGPT(StepByStep):
 class CachedLlama(CachedGPT):
     """The Scorer of a Llama, with a KV cache. Its arguments are those of CachedGPT."""
 
-    def settings(self, rows):
+    def thread_context(self, rows):
         """Return a context with all BLAS threads if the linear layers have LARGE entries or more.
 
         The file of a real model stores the weights of one output contiguously. Several threads read
         large matrices of this kind faster than one thread.
         """
         small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
-        return (super() if small else super(StepByStep, self)).settings(rows)
+        return (super() if small else super(StepByStep, self)).thread_context(rows)
 
     def run_blocks(self, new, kv):
         model, seen, (B, R) = self.model, kv.filled, new.shape

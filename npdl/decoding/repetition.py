@@ -28,8 +28,8 @@ class PenalisedRepetition(Scorer):
         self.scorer, self.penalty = copy.copy(scorer), penalty
         self.scorer.scores = lambda logits: to_host(logits).astype(float)
 
-    def settings(self, rows):
-        return self.scorer.settings(rows)
+    def thread_context(self, rows):
+        return self.scorer.thread_context(rows)
 
     def start(self):
         return self._penalised(*self.scorer.start(), self.scorer.prompt)

@@ -99,7 +99,7 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
     active = np.arange(len(row_of))                         # numbers of the active sequences
     sequences = [[] for _ in active]
     totals, complete = np.zeros(len(active)), np.zeros(len(active), bool)
-    with scorer.settings(len(active)):
+    with scorer.thread_context(len(active)):
         for length in range(1, max_len + 1):
             has_next = (rows.max(1) > -math.inf)[row_of]    # a Tree may have no next token
             active, row_of = active[has_next], row_of[has_next]

@@ -33,7 +33,7 @@ class Scorer:
         """Return bools (n,), True if no token can follow tokens[i] after row parents[i]."""
         return np.zeros(len(tokens), bool)
 
-    def settings(self, rows):
+    def thread_context(self, rows):
         """Return a context manager that is active while `rows` sequences are extended.
 
         For example, it sets the number of BLAS threads.

@@ -25,7 +25,7 @@ def position_axes(x):
     return tuple(range(2, x.ndim))
 
 
-def wide(x):
+def to_wide_floats(x):
     """Return x in float32 or wider, because squares overflow in float16 and in small integers."""
     return x.astype(xp.promote_types(x.dtype, xp.float32), copy=False)
 
@@ -114,10 +114,10 @@ class BatchNorm(ChannelNorm):
     def forward(self, x, training=True):
         require_bool(training=training)
         check_channels(x, self.channels, "BatchNorm")
-        x = wide(x)
+        x = to_wide_floats(x)
         if training:
             c, mean, var = centred(x, (0, *position_axes(x)))      # mean   (1, C, 1) or (1, C)
-            self.move(mean.reshape(-1), var.reshape(-1), x.size // self.channels)
+            self.update_running(mean.reshape(-1), var.reshape(-1), x.size // self.channels)
         else:
             c = x - per_channel(self.running_mean.data, x)
             var = per_channel(self.running_var.data, x)
@@ -135,7 +135,7 @@ class BatchNorm(ChannelNorm):
             dx = dx_hat / std                               # mean and std are fixed
         return dx
 
-    def move(self, mean, var, count):
+    def update_running(self, mean, var, count):
         """Update the running statistics from those of a batch with `count` values per channel."""
         if count < 2:
             raise InputError("BatchNorm: training needs more than one value for each channel; "
@@ -162,7 +162,7 @@ class GroupNorm(ChannelNorm):
 
     def forward(self, x):
         check_channels(x, self.channels, "GroupNorm")
-        c, _, var = centred(split_groups(wide(x), self.groups), (2,))
+        c, _, var = centred(split_groups(to_wide_floats(x), self.groups), (2,))
         std = xp.sqrt(var + self.eps)                       # std    (N, G, 1)
         x_hat = (c / std).reshape(x.shape)
         y = self.scaled(x_hat)                              # y      (N, C, L) or (N, C)

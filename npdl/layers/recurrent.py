@@ -8,7 +8,7 @@ of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param, gradients_of
 from npdl.errors import check_sequence, check_width, checked_state, require_bool, require_positive
-from npdl.functions import add_dh, by_layer, h_of, if_real, map_state, real_steps, sigmoid, sum_rows
+from npdl.functions import add_dh, by_layer, chooser, h_of, map_state, mask_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
 
@@ -167,29 +167,29 @@ class RecurrentLayer(Layer):
     def forward(self, x, state=None, lengths=None):
         owner = type(self).__name__.removesuffix("Layer")           # LSTM of LSTMLayer
         check_sequence(x, self.cell.W_x.shape[0], owner)
-        real, x = real_steps(x, lengths, owner)
+        valid, x = mask_steps(x, lengths, owner)
         state = self.cell.start(x[:, 0], state)
         ys, steps = [], []
         for t in range(x.shape[1]):
             new, step = self.cell.forward(x[:, t], state)
-            state = new if real is None else map_state(if_real(real[:, t]), new, state)
+            state = new if valid is None else map_state(chooser(valid[:, t]), new, state)
             ys.append(h_of(state))
             steps.append(step)
         y = xp.stack(ys, 1)                                 # y (B, S, H)
-        y = y if real is None else xp.where(real, y, 0)
-        return (y, state), Cache(steps=steps, real=real, out=(y, state))
+        y = y if valid is None else xp.where(valid, y, 0)
+        return (y, state), Cache(steps=steps, valid=valid, out=(y, state))
 
     def backward(self, dout, cache):
-        steps, real, dxs = cache.steps, cache.real, []
+        steps, valid, dxs = cache.steps, cache.valid, []
         dy, dstate = gradients_of(dout, cache.out, type(self).__name__)
         for t in reversed(range(len(steps))):
             dh = dy[:, t]                                   # y_t = h_t, which step t + 1 reads, too
-            if real is None:
+            if valid is None:
                 dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])
             else:                                           # after its end, a state does not change
-                dnew = map_state(if_real(real[:, t]), add_dh(dstate, dh))
+                dnew = map_state(chooser(valid[:, t]), add_dh(dstate, dh))
                 dx, dread = self.cell.backward(dnew, steps[t])
-                dstate = map_state(xp.add, dread, map_state(if_real(~real[:, t]), dstate))
+                dstate = map_state(xp.add, dread, map_state(chooser(~valid[:, t]), dstate))
             dxs.append(dx)
         dx = xp.stack(dxs[::-1], 1)                         # dx (B, S, D)
         return dx, dstate

@@ -22,7 +22,7 @@ class Sequential(Layer):
         self.layers = list(layers)
 
     def forward(self, x, **options):
-        accepted = [options_of(layer) & options.keys() for layer in self.layers]
+        accepted = [option_names(layer) & options.keys() for layer in self.layers]
         unknown = sorted(options.keys() - set().union(*accepted))
         if unknown:
             raise InputError(f"Sequential: no layer takes the option {unknown[0]!r}")
@@ -40,10 +40,10 @@ class Sequential(Layer):
         return dx
 
 
-def options_of(layer):
+def option_names(layer):
     """Return the names of all inputs of a layer's forward except the first."""
     if isinstance(layer, Sequential):
-        return set().union(*map(options_of, layer.layers))
+        return set().union(*map(option_names, layer.layers))
     return set(list(inspect.signature(layer.forward).parameters)[1:])
 
 

@@ -161,9 +161,7 @@ class Decoder(Layer):
 
 
 class Encoder(Decoder):
-    """A stack of blocks like Decoder, but every position attends to all valid tokens.
-
-    So it attends also to the tokens after it.
+    """A stack of blocks like Decoder, but a position attends to all valid tokens, also later ones.
 
     forward(x, key_mask, rng): `key_mask` (B, S) is True for valid tokens and False for padding.
     """

@@ -125,7 +125,7 @@ class DatesTask(Task):
         return self._batch("train", self.config.batch, self.config.seed, step, BATCHES)
 
     def _batch(self, part, count, *key):
-        source, real, target = self.data.encoded(*self.data.draw(part, count, *key))
+        source, real, target = self.data.encode_pairs(*self.data.draw(part, count, *key))
         # All batches have one shape, so that one recording serves them.
         source = np.pad(source, ((0, 0), (0, LONGEST - source.shape[1])))
         if self.config.model == "seq2seq":

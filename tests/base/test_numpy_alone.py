@@ -89,7 +89,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("command", slow.but(
+@pytest.mark.parametrize("command", slow.mark_except(
     ["ask lstm 1 + 2 ="], [
         ["generate", "lstm", "1 + 2 ="], ["generate", "gpt", "1 + 2 =", "--tokens", "1"],
         ["ask", "lstm", "1 + 2 ="], ["table", "gpt"], ["step", "LayerNorm"], ["blame", "Linear"],

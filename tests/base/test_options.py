@@ -143,7 +143,7 @@ def check(what, call, value, right):
 OPTIONS = options()
 
 
-@pytest.mark.parametrize("cls", slow.but(
+@pytest.mark.parametrize("cls", slow.mark_except(
     [cls.__name__ for cls in OPTIONS if not is_composed(cls)], OPTIONS,
     name=lambda cls: cls.__name__))
 def test_options_of_layers(cls):

@@ -186,7 +186,7 @@ def noticed(one, part, texts, space):
     if child == 0:
         try:
             sys.stderr = open(os.devnull, "w")              # warnings of what is wrong
-            checks.check(one, part, texts, space)
+            checks.run_check(one, part, texts, space)
         except chapter.BookError:
             os._exit(1)
         os._exit(0)
@@ -196,23 +196,23 @@ def noticed(one, part, texts, space):
 def survivors(one):
     """(label, kind, what, whether the check noticed it) of every change in a chapter. A formula of
     the text has its chapter's number and itself for a label."""
-    space = checks.namespace(one.name)
+    space = checks.make_namespace(one.name)
     for part in one.directives("equation", "said"):
         texts = one.formulas[part.given]
         for name, tex in texts.items():
             label = name if part.name == "equation" else f"{one.number}: {name}"
             for kind, what, made in changes(tex):
                 yield label, kind, what, noticed(one, part, texts | {name: made}, space)
-        checks.check(one, part, texts, space)
+        checks.run_check(one, part, texts, space)
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="only these chapters")
     options = parser.parse_args(argv)
-    found = [row for path in chapter.paths()
+    found = [row for path in chapter.list_chapters()
              if not options.only or int(path.name[:2]) in options.only
-             for row in survivors(chapter.read(path))]
+             for row in survivors(chapter.read_chapter(path))]
     lost = [(label, kind, what) for label, kind, what, seen in found
             if not seen and (label, kind, what) not in TRUE and (label, kind, None) not in TRUE]
     for label, kind, what in lost:

@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
-from docs.book.chapter import BookError, read
-from docs.book.mistakes import mistakes
+from docs.book.chapter import BookError, read_chapter
+from docs.book.mistakes import try_mistakes
 from docs.book.render import Page
 
 WHOLE = """# 1. A map
@@ -89,8 +89,8 @@ dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
 
 def page_of(path):
     """Make the page of a chapter, as a build does."""
-    read.cache_clear()
-    chapter = read(path)
+    read_chapter.cache_clear()
+    chapter = read_chapter(path)
     page = Page(chapter, dict.fromkeys(chapter.equations, chapter))
     return page, page.text()
 
@@ -105,10 +105,10 @@ def test_a_chapter_in_good_form(tmp_path):
 def test_a_mistake_that_raises_is_named(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE.replace("dx = -dy_rows @ self.W.data.T", "dx = dy_rows @ self.W.data"))
-    read.cache_clear()
-    chapter = read(path)
+    read_chapter.cache_clear()
+    chapter = read_chapter(path)
     [part] = chapter.directives("mistakes")
-    assert "self.W.data.T" in mistakes(chapter, part, {})[0].said
+    assert "self.W.data.T" in try_mistakes(chapter, part, {})[0].said
 
 
 @pytest.mark.parametrize("old, new, said", [
@@ -120,21 +120,21 @@ def test_a_mistake_that_raises_is_named(tmp_path):
     ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":60: $x \le y$ has a relation and no check"),
     ("y = x W", "y = x W^\\top", ":37: check map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
-    ("y=x @ W", "x=0 * x, y=0 * x @ W", "compares nothing"),
+    ("y=x @ W", "x=0 * x, y=0 * x @ W", "cannot fail"),
     ("y = x W", r"y \le x W", "no strict case of inequality 1.1"),
-    ("y = x W", r"y_n = \sum_n x_n W", "stands outside of it"),
-    ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
+    ("y = x W", r"y_n = \sum_n x_n W", "is used outside of the sum"),
+    ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is not a line of Linear"),
     ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
     ("{graph} Linear", "{graph} Linen", "'Linen' is not a layer of npdl"),
-    ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
+    ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is not a statement of"),
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
-    (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
-    ("{picture} thermometers", "{picture} thermo", "picture 'thermo': there are: "),
+    (": A sign.", ": A sign.\n! Another.", "itself: remove the ! line"),
+    ("{picture} thermometers", "{picture} thermo", "picture 'thermo' is unknown; choose one of: "),
     ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":15: check of the sum fails"),
     ("approx 1.41", "approx 1.42", "1.414214 is not 1.42, rounded"),
-    ("---\n", "--\n", "this is TeX, a line ---"),
-    ("> steps[-1]", "steps[-1]", "an {ask} has a question"),
+    ("---\n", "--\n", "write TeX, a line ---"),
+    ("> steps[-1]", "steps[-1]", "an {ask} needs a question"),
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
 ])

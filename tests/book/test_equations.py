@@ -33,7 +33,7 @@ STATES = {-1: x[0], 0: x[1], 1: x[2]}
 def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
     around = {"x": x, "W": W, "b": b}
     equation = Equation(tex, around)
-    assert equation(names) and equation.told == set(range(1, len(equation.statements) + 1))
+    assert equation(names) and equation.evaluated == set(range(1, len(equation.statements) + 1))
     assert equation.close.worst < 1e-14
     if "=" in tex or "leftarrow" in tex:
         name = next((n for n in names if isinstance(names[n], np.ndarray) and names[n].any()), None)
@@ -44,11 +44,11 @@ def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
 
 @pytest.mark.parametrize("tex, said", [
     ("x W", "no relation"), (r"y = \text{for every } x", "has no value"),
-    (r"y = (x W", "is missing"), (r"y = \sum_{k} 1", "goes over is not known"),
-    (r"y = x + W^\top", "a transpose of what has 1 axes"),
-    (r"y = \sum_n^\top x_n", "has both"), ("y = l_{0-1}", "l has no place -1"),
-    ("y_n = x_n + x_y", "y is an index, and has one"),
-    (r"z = \begin{cases} 1 & x \ge 0 \\ 2 & x < 1 \end{cases}", "in none of the cases, or in two"),
+    (r"y = (x W", "is missing"), (r"y = \sum_{k} 1", "is unknown: give it"),
+    (r"y = x + W^\top", "the transpose of an array with 1 axes"),
+    (r"y = \sum_n^\top x_n", "needs both a start and an end"), ("y = l_{0-1}", "l has no entry -1"),
+    ("y_n = x_n + x_y", "y is an index, but also has an index"),
+    (r"z = \begin{cases} 1 & x \ge 0 \\ 2 & x < 1 \end{cases}", "belongs to no case, or to two"),
 ])
 def test_what_is_no_equation(tex, said):
     with pytest.raises(NotRead, match=said):

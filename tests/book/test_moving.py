@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from docs.book.pictures import DRAWINGS
-from docs.book.trained import descent
+from docs.book.trained import descend
 from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
 from tests.tools import chromium
 
@@ -37,8 +37,8 @@ def shares(known, temperature, hidden):
 
 def valley(known, sgd, adamw):
     """Return the paths of SGD and AdamW with these learning rates."""
-    paths = {"SGD": descent(lambda model: SGD(model, sgd), known["steps"]),
-             "AdamW": descent(lambda model: AdamW(model, adamw, weight_decay=0.0), known["steps"])}
+    paths = {"SGD": descend(lambda model: SGD(model, sgd), known["steps"]),
+             "AdamW": descend(lambda model: AdamW(model, adamw, weight_decay=0.0), known["steps"])}
     return paths | {f"{name}_end": float(np.hypot(*path[-1])) for name, path in paths.items()}
 
 
@@ -87,7 +87,7 @@ def page_of(text, folder):
 def test_the_page_computes_what_npdl_computes(name, tmp_path):
     figure = "document.querySelector('figure')"
     text, known, sliders = read(name)
-    with chromium.browser() as page:
+    with chromium.open_browser() as page:
         page.open(page_of(text, tmp_path), f"{figure} && {figure}.found")
         for given in itertools.product(*(sorted(set(slider)) for slider in sliders)):
             page.value(f"{list(given)}.forEach((v, n) => {{"

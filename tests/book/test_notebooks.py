@@ -15,7 +15,7 @@ nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("pygments")
 
 from docs.book import notebooks
-from docs.book.chapter import BookError, paths, read
+from docs.book.chapter import BookError, list_chapters, read_chapter
 from docs.book.notebooks import INSTALL, WHEEL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,27 +50,27 @@ def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path):
 
 def test_the_wheel(tmp_path, monkeypatch):
     pytest.importorskip("hatchling")
-    notebooks.write_wheel(tmp_path)
+    notebooks.build_wheel(tmp_path)
     with zipfile.ZipFile(tmp_path / WHEEL) as wheel:
         names = {name: wheel.read(name) for name in wheel.namelist()}
     assert {name for name in names if name.startswith("npdl/")} == {
         p.relative_to(ROOT).as_posix() for p in (ROOT / "npdl").rglob("*")
         if p.is_file() and "__pycache__" not in p.parts}
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    with pytest.raises(BookError, match=f"{WHEEL} is not built"):
-        notebooks.write_wheel(tmp_path / "empty")
+    with pytest.raises(BookError, match=f"{WHEEL} could not be built"):
+        notebooks.build_wheel(tmp_path / "empty")
 
 
-CHAPTERS = [read(path) for path in paths()]
+CHAPTERS = [read_chapter(path) for path in list_chapters()]
 KNOWN = {label: chapter for chapter in CHAPTERS for label in chapter.equations}
 
 
 @pytest.mark.parametrize("chapter", [
     chapter if chapter.number in (1, 6) else pytest.param(chapter, marks=pytest.mark.slow)
-    for chapter in CHAPTERS if notebooks.asks_for(chapter)[0]], ids=lambda chapter: chapter.name)
+    for chapter in CHAPTERS if notebooks.find_exercise(chapter)[0]], ids=lambda one: one.name)
 def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
     """At the blank it fails; with the solution in it, it does not."""
-    text = nbformat.writes(notebooks.notebooks([chapter], KNOWN)[chapter.name])
+    text = nbformat.writes(notebooks.make_notebooks([chapter], KNOWN)[chapter.name])
     for made, right in ((text, False), (notebooks.filled(text), True)):
         cells = json.loads(made)["cells"]
         at = next(n for n, cell in enumerate(cells) if "solution" in cell["metadata"])
@@ -86,5 +86,5 @@ def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
 
 
 def test_no_notebook_needs_more_than_the_wheel():
-    for name, made in notebooks.notebooks(CHAPTERS[:1], KNOWN).items():
+    for name, made in notebooks.make_notebooks(CHAPTERS[:1], KNOWN).items():
         assert not [cell.source for cell in made.cells if "docs.book" in cell.source], name

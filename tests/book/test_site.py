@@ -63,7 +63,7 @@ def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
 def test_every_page_in_a_browser(site):
     """No word on the console, no request elsewhere, formulas as such, nothing wider than the
     window, in four looks."""
-    with chromium.browser() as page:
+    with chromium.open_browser() as page:
         for name in sorted(str(p.relative_to(site)) for p in site.rglob("steps/*.html")):
             page.open((site / name).as_uri())           # ready when its last line has run
             assert page.complaints == [], (name, page.complaints)
@@ -137,11 +137,11 @@ def test_the_training_notebook_on_a_device(monkeypatch):
 def test_the_workflows_run_what_is_run_here():
     """Each command of theirs is one of the README's, or of .ci/run, which takes it from there."""
     known = (ROOT / "README.md").read_text() + (ROOT / ".ci" / "run").read_text()
-    install, test, _ = workflow.steps("tests").values()
+    install, test, _ = workflow.read_steps("tests").values()
     assert install.removeprefix("python -m ") in known and test in known
     for name in ("tests Train", "site", "release"):
         assert f"tests.tools.workflow {name} | " in known
-        assert len(workflow.steps(name.split()[0])) == 3
+        assert len(workflow.read_steps(name.split()[0])) == 3
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_an_audit_of_accessibility_finds_nothing_serious(site):
     """By axe-core, in both modes: what keeps somebody out."""
     axe = Path(os.environ["NPDL_AXE"]).read_text(encoding="utf-8")
     found = {}
-    with chromium.browser() as page:
+    with chromium.open_browser() as page:
         for name in LOOKED_AT:
             for dark in (False, True):
                 page.dark(dark)

@@ -12,8 +12,8 @@ pytest.importorskip("pygments")
 from docs.book import chapter as chapters
 from docs.book import sources
 
-TARGETS = sorted({part.given for path in chapters.paths()
-                  for part in chapters.read(path).directives("source")})
+TARGETS = sorted({part.given for path in chapters.list_chapters()
+                  for part in chapters.read_chapter(path).directives("source")})
 
 
 def tree(code):
@@ -27,6 +27,6 @@ def tree(code):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_listing_has_the_syntax_tree_of_its_source(target):
-    source = inspect.getsource(inspect.unwrap(sources.find(target)))
-    found = sources.listing(target)
+    source = inspect.getsource(inspect.unwrap(sources.find_object(target)))
+    found = sources.make_listing(target)
     assert tree("\n".join([found.head, *(line.code for line in found.lines)])) == tree(source)

@@ -60,7 +60,7 @@ def test_pairs_are_of_their_part_and_the_same_for_the_same_key():
 def test_encoded_pairs_read_as_they_were_written():
     data = Dates()
     texts, isos = data.draw("train", 20, 0)
-    source, lengths, target = data.encoded(texts, isos)
+    source, lengths, target = data.encode_pairs(texts, isos)
     words = data.words
     assert source.shape == (20, lengths.max()) and target.shape == (20, 12)
     assert [words.source.decode(ids[:n]) for ids, n in zip(source, lengths, strict=True)] == [

@@ -13,7 +13,7 @@ from npdl.train.run import load_run, train
 from tests.tools import commands, device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
-from tests.tools.trained import assert_same_runs, resumed_from, trained
+from tests.tools.trained import assert_same_runs, make_trained, resume_from
 
 SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
          "eval_batches": 3, "eval_every": 4, "save_every": 3, "threads": 1}
@@ -69,7 +69,7 @@ def test_the_text_is_split_in_order():
 
 
 def test_evaluation_agrees_with_the_plain_formulas(text):
-    trainer = trained(small(text, threads=2, eval_batches=200), 5)
+    trainer = make_trained(small(text, threads=2, eval_batches=200), 5)
     with trainer.engine:
         record = trainer.measure()
     ids = trainer.task.vocabulary.encode(PLAY)
@@ -88,7 +88,7 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model):
     config = small(text, model, steps=11, threads=2, dropout=0.2)
     for name in ("whole", "cut"):
         train(config, tmp_path / name, quiet=True)
-    resumed_from(tmp_path / "cut", config, 6)
+    resume_from(tmp_path / "cut", config, 6)
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
     records = read_records(tmp_path / "cut/metrics.jsonl")
     assert [record["step"] for record in records] == [4, 8, 11]

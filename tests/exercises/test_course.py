@@ -3,7 +3,7 @@
 import pytest
 
 from exercises import course
-from exercises.course import FAILED, Question, arrays, judge, table, typeset, vec
+from exercises.course import FAILED, Question, arrays, judge, set_minus_signs, table, vec
 
 
 @pytest.mark.parametrize("holds, words, verdict", [
@@ -77,13 +77,13 @@ def test_a_question_can_run_again():
     ("000.2.4", ["000.2.4a", "000.2.4b"]), ("002.1", ["002.1"] * 3), ("002.60", []), ("9", []),
 ])
 def test_find_returns_a_question_or_its_parts_in_order(number, found):
-    assert [question.number for question in course.find(number)] == found
+    assert [question.number for question in course.find_questions(number)] == found
 
 
 def test_numbers_are_in_the_order_of_the_documents():
-    numbers = [question.number for question in course.find("002")]
+    numbers = [question.number for question in course.find_questions("002")]
     assert numbers.index("002.2a") < numbers.index("002.6d") < numbers.index("002.7.1")
-    assert course.find("002.1")[0].title.startswith("Why gradients")
+    assert course.find_questions("002.1")[0].title.startswith("Why gradients")
 
 
 def test_the_ledger_lists_claims_then_errors_then_counts():
@@ -93,7 +93,7 @@ def test_the_ledger_lists_claims_then_errors_then_counts():
         claim("", "b", "1", "2", judge(False), "counted")
         claim("", "c", "1", "2", judge(False, if_false="slip"), "counted")
 
-    texts = course.ledger([Question("000.1", "A sum", work).run()])
+    texts = course.format_ledger([Question("000.1", "A sum", work).run()])
     assert texts[0].startswith("## 000.1 A sum\n\n- a\n  - document: 1")
     assert texts[1:4] == ["## Wrong answers: 1\n\n- 000.1: a", "## Wrong steps: 1\n\n- 000.1: b",
                           "## Slips: 1\n\n- 000.1: c"]
@@ -106,7 +106,7 @@ def test_the_ledger_lists_claims_then_errors_then_counts():
     ("h_(t-1), x-1, --figures", "h_(t-1), x-1, --figures"), ("(-inf, -∞)", "(-inf, −∞)"),
 ])
 def test_typeset_writes_minus_signs(text, shown):
-    assert typeset(text) == shown
+    assert set_minus_signs(text) == shown
 
 
 def test_vec_table_and_arrays():

@@ -21,7 +21,7 @@ COUNTED = {
 
 @pytest.fixture(scope="module")
 def questions():
-    return [question.run() for question in course.find()]
+    return [question.run() for question in course.find_questions()]
 
 
 def test_all_questions_run_and_their_checks_hold(questions):
@@ -50,7 +50,7 @@ def test_claims_are_said_once(questions):
 
 
 def question_of(number):
-    (question,) = course.find(number)
+    (question,) = course.find_questions(number)
     return question.run()
 
 
@@ -92,7 +92,7 @@ def test_an_exception_in_npdl_is_one_line_and_status_1(monkeypatch, capsys):
 def test_list_has_a_line_for_each_question(capsys):
     assert main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(course.find())
+    assert len(lines) == len(course.find_questions())
     assert "002.6b     The variance of a dot product" in lines
 
 
@@ -105,8 +105,8 @@ def test_questions_by_number_with_solutions_and_claims(capsys):
 
 
 def test_without_a_question_the_ledger_is_printed(monkeypatch, capsys):
-    found = course.find("002.6")
-    monkeypatch.setattr(course, "find", lambda number="": found)
+    found = course.find_questions("002.6")
+    monkeypatch.setattr(course, "find_questions", lambda number="": found)
     assert main([]) == 0
     shown = capsys.readouterr().out
     assert "Answer:" not in shown and "## 002.6a The mean of a dot product" in shown
@@ -135,7 +135,7 @@ def test_bad_options_are_one_line_and_status_2(options, capsys):
 
 
 def test_a_solution_needs_no_docstrings(monkeypatch):
-    question = course.find("002.6b")[0]                     # python -OO removes them
+    question = course.find_questions("002.6b")[0]                     # python -OO removes them
     whole = question.run().solution()
     monkeypatch.setattr(question.work, "__doc__", None)
     assert question.solution() == whole.replace("\n\n" + whole.split("\n\n")[1], "", 1)

@@ -33,5 +33,5 @@ def test_ratios_are_medians_over_paired_rounds():
     npdl, torch, less = table = [variant("npdl", "npdl", [2.0, 8.0, 3.0]),
                                  variant("torch", "torch", [1.0, 2.0, 3.0]),
                                  variant("torch", "less", [0.1] * 3, "less")]
-    ratios = [line.split(" | ")[6] for line in bench.table(table)]
+    ratios = [line.split(" | ")[6] for line in bench.format_rows(table)]
     assert ratios == ["2.00", "1.00", "0.05"]       # 2/1, 8/2, 3/3; and 0.1, 0.05, 0.033

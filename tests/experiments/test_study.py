@@ -20,19 +20,19 @@ def study():
 # --- the kept runs --------------------------------------------------------------------------------
 def test_each_table_has_the_best_values_of_its_curves(study):
     for row in study.rows:
-        kept = study.evaluations[runs.key_of(row["model"], row["recipe"], row)]
+        kept = study.evaluations[runs.make_key(row["model"], row["recipe"], row)]
         step, values = kept[int(row["seed"])]
         curves = Curves(step, [0], {metric: values[metric][None] for metric in METRICS})
         for metric in METRICS:
             assert float(row[LABELS[metric]]) == pytest.approx(curves.best(metric)[0], rel=2e-5)
-            assert int(row[f"t_f({LABELS[metric]})"]) == curves.first(metric)[0]
+            assert int(row[f"t_f({LABELS[metric]})"]) == curves.best_step(metric)[0]
 
 
 def test_no_run_that_the_report_reads_is_missing(study):
     assert len(study.rows) == 404
-    assert not command.missing_runs(study, report.QUESTIONS)
-    assert not command.missing_runs(study, report.QUESTIONS, "release")
-    assert len(command.missing_runs(study, ["data"], seeds=[9])) == 2 * 8
+    assert not command.find_missing(study, report.QUESTIONS)
+    assert not command.find_missing(study, report.QUESTIONS, "release")
+    assert len(command.find_missing(study, ["data"], seeds=[9])) == 2 * 8
 
 
 def test_a_damaged_table_is_refused(tmp_path):
@@ -71,7 +71,7 @@ def test_a_failed_part_needs_more_evidence_among_many():
 
 # --- the report -----------------------------------------------------------------------------------
 def test_the_report_is_what_the_tables_give(study):
-    assert report.PAGE.read_text(encoding="utf-8") == report.page(study)
+    assert report.PAGE.read_text(encoding="utf-8") == report.make_page(study)
     names = {figure.name for module in report.QUESTIONS.values()
              for figure in module.figures(study)}
     assert names == {path.stem for path in report.FIGURES.glob("*.png")}
@@ -84,18 +84,18 @@ def test_a_new_run_is_added_to_its_table(tmp_path):
     cells = {"model": "gpt", "recipe": "default", **runs.DEFAULTS, "seed": 7, "engine": "",
              "device": "a processor", "seconds": 3}
     for seed in (7, 8):
-        command.keep("sanity", [(cells | {"seed": seed}, records)], tmp_path)
+        command.add_runs("sanity", [(cells | {"seed": seed}, records)], tmp_path)
     study = Study(tmp_path)
     found = study.runs("gpt")
     assert found.seeds == [7, 8] and np.allclose(found.best(L_VAL), 0.5)
     with open(tmp_path / "sanity.csv", encoding="utf-8") as file:
         assert [row["t_f(L_val)"] for row in csv.DictReader(file)] == ["2", "2"]
     with pytest.raises(InputError, match="other steps"):
-        command.keep("sanity", [(cells, records[:1])], tmp_path)
+        command.add_runs("sanity", [(cells, records[:1])], tmp_path)
 
 
 def test_settings_become_the_config_of_a_run():
-    config = command.config_of("lstm", "release", {"p": 11, "orders": "2 3"}, 4)
+    config = command.make_config("lstm", "release", {"p": 11, "orders": "2 3"}, 4)
     assert (config.p, config.orders, config.stratified, config.seed) == (11, (2, 3), True, 4)
     assert (config.clip, config.init) == (1.0, "xavier")
 

@@ -31,7 +31,7 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
         logits, _ = run.model.forward(ids[:, :-1])
         wanted.append(SequenceLoss().forward(logits, ids[:, 1:], np.ones((1, 8), bool))[0])
     monkeypatch.setattr(text_losses, "ROWS", 5)
-    np.testing.assert_allclose(text_losses.whole_losses(run), wanted, rtol=1e-5)
+    np.testing.assert_allclose(text_losses.compute_run_losses(run), wanted, rtol=1e-5)
     assert text_losses.main([out, out]) == 0
     shown = capsys.readouterr().out
     assert f"{np.mean(wanted):.4f}" in shown and "mean ± population deviation" in shown

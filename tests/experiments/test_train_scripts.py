@@ -77,7 +77,7 @@ def test_ctrl_c_before_the_run_begins_says_that_nothing_is_saved(tmp_path, capsy
     assert capsys.readouterr().err == "interrupted before the run began; nothing is saved\n"
 
 
-@pytest.mark.parametrize("engine", slow.but(["plain"], ENGINES))
+@pytest.mark.parametrize("engine", slow.mark_except(["plain"], ENGINES))
 def test_for_steps_saves_and_says_how_to_continue(tmp_path, capsys, engine):
     whole, run = str(tmp_path / "whole"), str(tmp_path / "run")
     options = [*OPTIONS, "--engine", engine, "--quiet"]

@@ -14,7 +14,7 @@ from npdl import backend
 from npdl.errors import BackendError, InputError
 from tests.tools import cupy_on_cpu, device, slow
 from tests.tools.device_helpers import SETTINGS, small_config
-from tests.tools.trained import state_of, trained
+from tests.tools.trained import make_trained, state_of
 
 pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def start(script, tmp_path, cupy, *arguments):
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("problem", slow.but(["missing", "driver"], PROBLEMS))
+@pytest.mark.parametrize("problem", slow.mark_except(["missing", "driver"], PROBLEMS))
 def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
     cupy, message = PROBLEMS[problem]
     done = start("train_gpt.py", tmp_path, cupy, "--backend", "cupy", "--quiet",
@@ -129,8 +129,8 @@ def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):
     config = small_config(model, settings, dtype="float64")
     if config is None:
         pytest.skip("an option of the GPT")
-    wanted = trained(config, 4)
+    wanted = make_trained(config, 4)
     with device.numpy_as_cupy(), backend.using("cupy"):
-        found, _ = state_of(trained(config, 4))
+        found, _ = state_of(make_trained(config, 4))
     for name, array in state_of(wanted)[0].items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-9, err_msg=name)

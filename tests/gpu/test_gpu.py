@@ -27,9 +27,9 @@ from npdl.train.loop import Trainer, l2_norm
 from npdl.train.run import load_run, train
 from tests.layers.cases import all_cases
 from tests.tools import cupy_on_cpu
-from tests.tools.device import REASON, needs_cupy, unwaited
+from tests.tools.device import REASON, forbid_waiting, needs_cupy
 from tests.tools.device_helpers import SETTINGS, small_config
-from tests.tools.trained import state_of, trained
+from tests.tools.trained import make_trained, state_of
 
 pytestmark = needs_cupy
 if REASON is not None:                          # hundreds of cases: not one by one
@@ -104,7 +104,7 @@ def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
 def test_every_layer_gives_numpys_results_and_never_waits(case, dtype):
     expected = run_case(case, contiguous, dtype)
     with backend.using("cupy"):
-        results = run_case(case, to_device, dtype, unwaited)
+        results = run_case(case, to_device, dtype, forbid_waiting)
     assert len(results) == len(expected)
     for number, (result, reference) in enumerate(zip(results, expected, strict=True)):
         assert result.dtype == reference.dtype
@@ -167,8 +167,8 @@ def test_a_training_step_never_waits_and_computes_in_its_own_dtype(gpu, model, s
     config = small_config(model, settings)
     if config is None:
         pytest.skip("an option of the GPT")
-    trainer = trained(config, 1)
-    with trainer.engine, unwaited():
+    trainer = make_trained(config, 1)
+    with trainer.engine, forbid_waiting():
         for _ in range(2):
             trainer.update()
     arrays = [array for _, param in trainer.model.params() for array in (param.data, param.grad)]
@@ -259,7 +259,7 @@ def test_a_look_ups_gradient_needs_no_product_with_the_whole_table(gpu, size, mo
     wanted = np.zeros((size, 5))
     np.add.at(wanted, index, rows)
     there = to_device(rows), to_device(index)
-    with unwaited():
+    with forbid_waiting():
         found = sum_by_index(*there, size)
     np.testing.assert_allclose(to_host(found), wanted, rtol=0, atol=1e-12)
 

@@ -127,7 +127,7 @@ PROMISES = (nothing_is_written, the_layer_keeps_nothing, a_second_backward_adds_
             strided_upstream_gradients, strided_inputs, float32_stays_and_agrees)
 
 
-@pytest.mark.parametrize("case", slow.but(QUICK, CASES), ids=str)
+@pytest.mark.parametrize("case", slow.mark_except(QUICK, CASES), ids=str)
 def test_a_call_keeps_every_promise(case):
     call = Called(case)
     for promise in PROMISES:

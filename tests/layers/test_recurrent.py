@@ -15,7 +15,7 @@ def assert_close(a, b, limit=1e-12):
     assert np.abs(np.asarray(a) - np.asarray(b)).max(initial=0) <= limit
 
 
-def test_reverse_turns_the_real_steps_only():
+def test_reverse_turns_the_valid_steps_only():
     x = np.arange(8).reshape(2, 4, 1)
     assert reverse(x, [3, 1])[..., 0].tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
     assert (reverse(reverse(x, [3, 2]), [3, 2]) == x).all()

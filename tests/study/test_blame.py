@@ -10,7 +10,7 @@ from npdl import Cache, Layer, Param, assert_right, blame
 from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.check.samples import sample
-from tests.tools.blame_files import ask
+from tests.tools.blame_files import run_blame
 
 X = np.random.default_rng(0).standard_normal((3, 4))
 TWO = '''
@@ -36,7 +36,7 @@ def asked(tmp_path, *changes, text=TWO):
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in text
         text = text.replace(old, new)
-    return ask(text, tmp_path)
+    return run_blame(text, tmp_path)
 
 
 def test_a_correct_layer_is_correct(tmp_path):
@@ -57,7 +57,7 @@ def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
                  "  wrong      gradients of input x (relative error "):
         assert part in said
     text = TWO.replace("dh * (1 - h ** 2)", "dh * (1 - h)")
-    assert ask(text.replace("dz = dh * (1 - h)", report.fix), tmp_path).right
+    assert run_blame(text.replace("dz = dh * (1 - h)", report.fix), tmp_path).right
     with pytest.raises(AssertionError, match="incorrect line"):
         assert_right(Scaled(2.0), X)
 
@@ -67,14 +67,14 @@ def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
     ("x.T @ dz", "x.T @ dh"), ("dx, dW", "dW, dx"), ("dh * (1 - h ** 2)", "dh * h ** 2")])
 def test_a_mistake_is_named_with_a_fix_that_can_be_pasted(tmp_path, old, new):
     text = TWO.replace(old, new)
-    report = ask(text, tmp_path)
+    report = run_blame(text, tmp_path)
     wrong = [n for n, pair in enumerate(zip(text.split("\n"), TWO.split("\n"), strict=True), 1)
              if pair[0] != pair[1]]
     assert [report.line] == wrong and report.verified
     lines = text.split("\n")
     lines[report.line - 1] = f"    {report.fix}"
     ast.parse(report.fix.removeprefix("return "))
-    assert ask("\n".join(lines), tmp_path).right
+    assert run_blame("\n".join(lines), tmp_path).right
 
 
 @pytest.mark.parametrize("wrong", ["dh", "dh * (1 - h)", "dh * h", "dh * np.cos(h)"])

@@ -33,7 +33,7 @@ from npdl.study.trace.statements import describe_function
     ("y = x[..., :n] * 2", "y = x[..., :n] · 2"),
     ("z = xp.zeros(shape, dtype) * parts", ""),
     ("dc = dh * (1 - tanh_c * tanh_c)", "dc = dh ⊙ (1 − tanh(c) ⊙ tanh(c))"),
-    ("state = new if real is None else if_real(new)", ""),
+    ("state = new if valid is None else chooser(new)", ""),
 ])
 def test_a_line_of_code_as_a_formula(code, formula):
     node = ast.parse(code).body[0]

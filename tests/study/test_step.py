@@ -105,7 +105,7 @@ def test_an_exception_still_gives_a_walk_and_a_page(tmp_path):
 # --- what is right ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", slow.but(
+@pytest.mark.parametrize("name", slow.mark_except(
     ("Dropout", "LSTMCell", "Linear", "MessagePassing", "ThresholdNeuron"), sorted(CLASSES)))
 def test_no_value_of_npdls_layers_is_wrong(name):
     layer, inputs, options = sample(CLASSES[name])

@@ -8,7 +8,7 @@ import pytest
 from npdl.layers.recurrent import LSTM
 from npdl.study.step.step import step
 from tests.study.test_step import Fails, Hostile
-from tests.tools.chromium import browser, find
+from tests.tools.chromium import find, open_browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
     find() is None, reason="no Chromium; on Debian: apt-get install chromium")]
@@ -27,7 +27,7 @@ def pages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tab():
-    with browser() as page:
+    with open_browser() as page:
         page.resize(1300, 850)
         yield page
 

@@ -1,10 +1,10 @@
-"""Ask blame about source files: which line does it name, and is the fix that it verified true?
+"""Run `blame` on the files of tests/study/mistakes: does it name the line, and is its fix right?
 
-    python -m tests.tools.blame_files               # the table of tests/study/mistakes
-    python -m tests.tools.blame_files b_lstm        # the whole answers for some files
+    python -m tests.tools.blame_files               # the table of all files
+    python -m tests.tools.blame_files b_lstm        # the full report for files with this prefix
 
-A file in tests/study/mistakes holds one layer. If its name begins with `right_` it is correct; else
-one line ends with `# correct: STATEMENT`, a comment that is cut off before blame sees the source.
+A file holds one layer. It is correct if its name begins with `right_`. In every other file one line
+ends with the comment `# correct: STATEMENT`, which is removed before `blame` reads the source.
 """
 
 import ast
@@ -27,7 +27,7 @@ MARK = "# correct: "
 
 @dataclass
 class Answer:
-    """What blame says about a source with a mistake in `line`, and how long it took."""
+    """The report of `blame` on a source with a mistake in line `line`, and the seconds it took."""
 
     line: int
     report: object
@@ -44,21 +44,21 @@ class Answer:
         return f"{where}; {fix}; {self.seconds:.1f} s"
 
 
-def accuses(report):
-    """Return True if a report says that something is wrong."""
+def reports_error(report):
+    """Return True if a report says that a gradient is wrong."""
     return not report.right and report.kind != "unchecked"
 
 
-def mistakes(prefix=""):
+def list_mistakes(prefix=""):
     return sorted(p for p in FOLDER.glob(f"{prefix}*.py") if not p.stem.startswith("right_"))
 
 
-def right_files():
+def list_right_files():
     return sorted(FOLDER.glob("right_*.py"))
 
 
-def read(path):
-    """Return (source with the mistake, its line, the correct source) of a file."""
+def read_mistake(path):
+    """Return (source with the mistake, number of its line, corrected source) of a file."""
     lines = path.read_text().split("\n")
     at, = (i for i, line in enumerate(lines) if MARK in line)
     wrong, statement = lines[at].split(MARK)
@@ -67,8 +67,8 @@ def read(path):
             "\n".join([*lines[:at], indent + statement, *lines[at + 1 :]]))
 
 
-def target(text):
-    """Return the name of the layer in a source: a class with a backward, or f of f_forward."""
+def find_layer_name(text):
+    """Return the name of a source's layer: a class with a backward, or f for f_forward."""
     found = ""
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and any(
@@ -79,23 +79,23 @@ def target(text):
     return found
 
 
-def built(text, folder):
-    """Return (layer, inputs, options) of the layer in a source."""
+def build_layer(text, folder):
+    """Return (layer, inputs, options) for the layer of a source, written into `folder`."""
     path = Path(folder, f"layer_{abs(hash(text))}.py")
     path.write_text(text)
-    return build_target(f"{path}:{target(text)}")
+    return build_target(f"{path}:{find_layer_name(text)}")
 
 
-def ask(text, folder):
-    """Return the Blame of the layer in a source."""
+def run_blame(text, folder):
+    """Return the Blame report on the layer of a source."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        layer, inputs, options = built(text, folder)
+        layer, inputs, options = build_layer(text, folder)
         return blame(layer, *inputs, **options)
 
 
-def with_line(text, number, statement):
-    """Return a source with another statement in a line, at the same indentation."""
+def replace_line(text, number, statement):
+    """Return a source with `statement` in line `number`, at the same indentation."""
     lines = text.split("\n")
     old = lines[number - 1]
     lines[number - 1] = old[: len(old) - len(old.lstrip())] + statement
@@ -105,29 +105,29 @@ def with_line(text, number, statement):
 def is_right(text, folder):
     """Return True if no gradient of the layer in a source is wrong."""
     try:
-        layer, inputs, options = built(text, folder)
+        layer, inputs, options = build_layer(text, folder)
         return all(gradcheck(layer, *inputs, seed=seed, **options).right is not False
                    for seed in (0, 1))
     except (InputError, SyntaxError):
         return False
 
 
-def answer(text, line, folder):
-    """Return the Answer on a source with a mistake in a line."""
+def make_answer(text, line, folder):
+    """Return the Answer of `blame` on a source with a mistake in a line."""
     start = time.process_time()
-    report = ask(text, folder)
+    report = run_blame(text, folder)
     seconds, is_true = time.process_time() - start, None
     if report.verified and REMAINS not in report.notes:     # it promises to correct everything
-        is_true = is_right(with_line(text, report.line, report.fix), folder)
+        is_true = is_right(replace_line(text, report.line, report.fix), folder)
     return Answer(line, report, seconds, is_true)
 
 
 def main(prefixes):
     with tempfile.TemporaryDirectory() as folder:
         found = []
-        for path in (p for prefix in prefixes or [""] for p in mistakes(prefix)):
-            text, line, _ = read(path)
-            given = answer(text, line, folder)
+        for path in (p for prefix in prefixes or [""] for p in list_mistakes(prefix)):
+            text, line, _ = read_mistake(path)
+            given = make_answer(text, line, folder)
             found.append(given)
             print(f"{path.stem}: {given}", given.report if prefixes else "", sep="\n"[: bool(
                 prefixes)], flush=True)

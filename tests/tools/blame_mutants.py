@@ -1,12 +1,11 @@
-"""Ask blame about mutants of npdl's own layers: is the line named, is the verified fix true?
+"""Run `blame` on mutants of npdl's layers: does it name the line, and is the verified fix right?
 
     python -m tests.tools.blame_mutants                         # the table of a sample
     python -m tests.tools.blame_mutants --count 50
 
-Each layer is written in three styles: a class with a Cache, a class that keeps its cache in self,
-and a pair of functions. A mutant differs from it in one token or one statement of backward. A
-neutral mutant differs and computes the same: operands of `+` and `*` that are swapped, a square
-written as a product, a renamed variable.
+Each layer is written in three styles (see layer_styles.py). A mutant differs from it in one token
+or one statement of backward. A neutral mutant computes the same in another form: swapped operands
+of `+` or `*`, a product for a square, or a renamed variable.
 """
 
 import argparse
@@ -21,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.tools.blame_files import accuses, answer, ask, is_right
-from tests.tools.layer_styles import layers, source
+from tests.tools.blame_files import is_right, make_answer, reports_error, run_blame
+from tests.tools.layer_styles import layers, make_source
 
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
          ast.MatMult: ast.Mult}
@@ -31,7 +30,7 @@ CALLS = {"sum": "mean", "mean": "sum", "exp": "tanh", "zeros_like": "ones_like",
 
 @dataclass
 class Mutant:
-    """A source with a change in one line, which is in words."""
+    """A source with a change in one line, and a description of the change."""
 
     name: str
     text: str
@@ -42,15 +41,15 @@ class Mutant:
         return f"{self.name}, line {self.line}: {self.change}"
 
 
-def backward_of(tree):
+def find_backward(tree):
     return next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)
                 and n.name.endswith("backward"))
 
 
-def mutants(name, style, rng):
-    """Yield the Mutants of a layer in a style."""
-    text = source(name, style)
-    function = backward_of(ast.parse(text))
+def make_mutants(name, style, rng):
+    """Yield the Mutants of the layer `name`, written in a style."""
+    text = make_source(name, style)
+    function = find_backward(ast.parse(text))
     names = sorted({n.id for n in ast.walk(function) if isinstance(n, ast.Name)
                     and isinstance(n.ctx, ast.Load)} & {n.id for n in ast.walk(function)
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)})
@@ -59,17 +58,17 @@ def mutants(name, style, rng):
             if "check_" in ast.unparse(statement) or "gradients_of" in ast.unparse(statement):
                 continue
             for node in ast.walk(statement):
-                for new in _changes(node, statement, names, rng):
-                    yield _mutant(f"{name} ({style})", text, statement, node, new)
+                for new in _change_node(node, statement, names, rng):
+                    yield _make_mutant(f"{name} ({style})", text, statement, node, new)
 
 
-def _mutant(name, text, statement, node, new):
-    """Return the Mutant of a source with `new` in the place of a node of a statement."""
+def _make_mutant(name, text, statement, node, new):
+    """Return the Mutant in which `new` replaces the syntax-tree node `node` of a statement."""
     lines = text.split("\n")
     changed = copy.deepcopy(statement)
     for mine, own in zip(list(ast.walk(changed)), list(ast.walk(statement)), strict=True):
         if own is node:
-            changed = _replaced(changed, mine, new)
+            changed = _replace_node(changed, mine, new)
             break
     at = statement.lineno - 1
     indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
@@ -78,15 +77,15 @@ def _mutant(name, text, statement, node, new):
     return Mutant(name, "\n".join(lines), at + 1, f"{was}  ->  {text}")
 
 
-def _replaced(tree, old, new):
+def _replace_node(tree, old, new):
     class Replace(ast.NodeTransformer):
         def visit(self, node):
             return new if node is old else self.generic_visit(node)
     return Replace().visit(tree)
 
 
-def _changes(node, statement, names, rng):
-    """Yield what a node of a statement is changed to, each with a mistake of one kind."""
+def _change_node(node, statement, names, rng):
+    """Yield syntax-tree nodes that replace `node`. Each makes one kind of mistake."""
     if node is statement:
         if isinstance(node, ast.AugAssign):
             yield ast.Assign([node.target], node.value)
@@ -115,11 +114,11 @@ def _changes(node, statement, names, rng):
         yield ast.Subscript(node.value, ast.BinOp(node.slice, ast.Sub(), ast.Constant(1)), node.ctx)
 
 
-def neutral_mutants(name, style, _):
-    """Yield Mutants that compute the same as a layer."""
-    text = source(name, style)
+def make_neutral_mutants(name, style, _):
+    """Yield Mutants of a layer that compute the same."""
+    text = make_source(name, style)
     tree = ast.parse(text)
-    function, title = backward_of(tree), f"{name} ({style})"
+    function, title = find_backward(tree), f"{name} ({style})"
     bound = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)
              and isinstance(n.ctx, ast.Store)}
     inner = [n for n in ast.walk(function) if isinstance(n, (ast.Lambda, ast.FunctionDef))
@@ -130,28 +129,28 @@ def neutral_mutants(name, style, _):
         for node in ast.walk(statement):
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
                 swapped = ast.BinOp(node.right, node.op, node.left)
-                yield _mutant(title, text, statement, node, swapped)
+                yield _make_mutant(title, text, statement, node, swapped)
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and getattr(
                     node.right, "value", None) == 2:
                 product = ast.BinOp(node.left, ast.Mult(), node.left)
-                yield _mutant(title, text, statement, node, product)
+                yield _make_mutant(title, text, statement, node, product)
     for old in sorted(bound - {"cache"}) if not inner else ():
         renamed = copy.deepcopy(tree)
-        for node in ast.walk(backward_of(renamed)):
+        for node in ast.walk(find_backward(renamed)):
             if isinstance(node, ast.Name) and node.id == old:
                 node.id = f"{old}_value"
         if old not in {a.arg for a in function.args.args}:
             yield Mutant(title, ast.unparse(renamed), function.lineno, f"{old} renamed")
 
 
-def score(pool, count, folder):
-    """Ask blame about `count` Mutants; return a Counter of answers, and the longest seconds."""
+def score_mutants(pool, count, folder):
+    """Run `blame` on `count` Mutants; return a Counter of outcomes, and the longest seconds."""
     found, longest = Counter(), 0.0
     for mutant in pool:
         if found["mutants"] >= count:
             break
         try:
-            given = answer(mutant.text, mutant.line, folder)
+            given = make_answer(mutant.text, mutant.line, folder)
         except Exception as error:
             print(f"blame raised {type(error).__name__}: {error} for {mutant}", flush=True)
             found["raised"] += 1
@@ -172,8 +171,8 @@ def score(pool, count, folder):
     return found, longest
 
 
-def chosen(seed, kind=mutants):
-    """Yield all mutants of a kind in a random order: one of each layer and style, then a second."""
+def choose_mutants(seed, kind=make_mutants):
+    """Yield all mutants in random order: first one of each layer and style, then a second, ..."""
     rng, pools, order = random.Random(seed), {}, layers()
     rng.shuffle(order)
     for turn in itertools.count():
@@ -186,22 +185,22 @@ def chosen(seed, kind=mutants):
             return
 
 
-def main(given):
+def main(arguments):
     parser = argparse.ArgumentParser(prog="python -m tests.tools.blame_mutants")
     parser.add_argument("--count", type=int, default=200, help="how many mutants")
     parser.add_argument("--neutral", type=int, default=0, help="how many neutral mutants")
-    options = parser.parse_args(given)
+    options = parser.parse_args(arguments)
     np.seterr(all="ignore")
     with tempfile.TemporaryDirectory() as folder:
-        found, longest = score(chosen(0), options.count, folder)
+        found, longest = score_mutants(choose_mutants(0), options.count, folder)
         print(*(f"{what:<16} {n}" for what, n in found.items()), sep="\n")
         print(f"longest          {longest:.1f} s of processor time")
         accused = []
-        for i, mutant in enumerate(chosen(0, neutral_mutants)):
+        for i, mutant in enumerate(choose_mutants(0, make_neutral_mutants)):
             if i >= options.neutral:
                 break
-            report = ask(mutant.text, folder)
-            if accuses(report):
+            report = run_blame(mutant.text, folder)
+            if reports_error(report):
                 accused.append(f"{mutant}\n{report}")
         print(f"neutral          {options.neutral}, accused {len(accused)}", *accused, sep="\n")
 

@@ -1,4 +1,4 @@
-"""A headless Chromium driven over its DevTools protocol, with nothing but the standard library."""
+"""Drive a headless Chromium over its DevTools protocol, with the standard library only."""
 
 import base64
 import contextlib
@@ -17,12 +17,12 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def find():
-    """The browser's path, or None."""
+    """Return the path of a Chromium, or None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Socket:
-    """A websocket: text messages out, masked, and in."""
+    """A websocket client, which sends masked text messages and receives text messages."""
 
     def __init__(self, url):
         host, _, path = url.removeprefix("ws://").partition("/")
@@ -69,7 +69,7 @@ class Socket:
 
 
 class Page:
-    """One tab. `requests` are the addresses it asked for, `complaints` what its console said."""
+    """A browser tab. `requests` are the addresses it loaded, `complaints` its console messages."""
 
     def __init__(self, url):
         self.socket, self.count = Socket(url), 0
@@ -107,7 +107,7 @@ class Page:
             time.sleep(0.05)
 
     def value(self, expression):
-        """The value of a JavaScript expression."""
+        """Return the value of a JavaScript expression."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
@@ -134,8 +134,8 @@ class Page:
 
 
 @contextlib.contextmanager
-def browser():
-    """A Page of a fresh browser, closed at the end."""
+def open_browser():
+    """Yield the Page of a new browser, which is closed at the end."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         command = [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
                    "--disable-dev-shm-usage", "--disable-background-networking",
@@ -143,7 +143,7 @@ def browser():
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         page = None
         try:
-            page = Page(_tab(Path(home) / "DevToolsActivePort"))
+            page = Page(_find_tab_address(Path(home) / "DevToolsActivePort"))
             yield page
         finally:
             if page is not None:
@@ -152,8 +152,8 @@ def browser():
             process.wait(20)
 
 
-def _tab(port_file, seconds=60):
-    """The websocket address of the browser's first tab."""
+def _find_tab_address(port_file, seconds=60):
+    """Return the websocket address of the browser's first tab."""
     end = time.time() + seconds
     while time.time() < end:
         with contextlib.suppress(OSError, IndexError, StopIteration, ValueError):

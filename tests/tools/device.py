@@ -1,6 +1,7 @@
-"""A device for tests: CuPy's, on a card or an emulated one (cupy_on_cpu); where there is neither,
-NumPy in CuPy's place, which shows that the ways taken on a device alone compute the same, and
-nothing of CuPy."""
+"""A device for tests: CuPy on a GPU or on cupy_on_cpu, or NumPy in place of CuPy.
+
+With NumPy, the tests show that the code for devices computes the same, but not that CuPy works.
+"""
 
 import contextlib
 import importlib.util
@@ -19,7 +20,7 @@ TOTAL = 8 * 2**30           # bytes of memory that NumPy's device says it has
 
 
 def module():
-    """NumPy under the name cupy. A copy to the device is a copy, as on a card."""
+    """Return a module `cupy` with NumPy's functions. A copy to the device is a copy."""
     cupy = types.ModuleType("cupy")
     cupy.__getattr__ = lambda name: getattr(np, name)
     cupy.__version__ = "0.0"
@@ -36,15 +37,15 @@ def module():
 
 
 def make_numpy_cupy():
-    """`import cupy` finds NumPy from now on."""
+    """Make every later `import cupy` load NumPy's functions."""
     special = types.ModuleType("cupyx.scipy.special")
     special.erf = np.vectorize(math.erf)
     sys.modules |= {"cupy": module(), "cupyx": types.ModuleType("cupyx"), special.__name__: special,
                     "cupyx.scipy": types.ModuleType("cupyx.scipy")}
 
 
-def why_not():
-    """Why CuPy cannot be used here, or None."""
+def explain_missing_device():
+    """Return the reason why CuPy can't be used here, or None."""
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed"
     with warnings.catch_warnings():
@@ -56,7 +57,7 @@ def why_not():
             return str(error)
 
 
-REASON = why_not()
+REASON = explain_missing_device()
 needs_cupy = [
     pytest.mark.skipif(REASON is not None, reason=str(REASON)),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:cupy", "ignore::UserWarning:cupy",
@@ -65,8 +66,8 @@ needs_cupy = [
 
 
 @contextlib.contextmanager
-def unwaited():
-    """Inside the block CuPy refuses to wait for the device."""
+def forbid_waiting():
+    """Make CuPy raise an error in this block if the program waits for the device."""
     import cupyx
 
     with warnings.catch_warnings():
@@ -77,7 +78,7 @@ def unwaited():
 
 @contextlib.contextmanager
 def numpy_as_cupy():
-    """`--backend cupy` works inside this block."""
+    """Make `--backend cupy` work in this block, by NumPy if there is no CuPy."""
     before = {name: sys.modules.get(name) for name in
               ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.special")}
     if REASON is None:

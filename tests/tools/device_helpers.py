@@ -1,4 +1,4 @@
-"""What the tests of the device path share."""
+"""Functions that several tests of the device code use."""
 
 import numpy as np
 
@@ -13,16 +13,16 @@ SETTINGS = [{"engine": "recorded", "dropout": 0.1}] + [
 
 
 def small_config(model, settings, **more):
-    """A Config of a model that trains in no time; None where the settings are not its own."""
+    """Return a Config of a tiny model, or None if the model does not have these settings."""
     if model == "lstm" and {"norm", "positions"} & settings.keys():
         return None
     return Config(model=model, **{"p": 7, "width": 16, "heads": 2, "steps": 4, **settings, **more})
 
 
-def assert_same_records(found, wanted, rel=1e-4):
-    """Records of metrics with the same keys, and numbers that agree up to rounding."""
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
+def assert_same_records(records, expected, rel=1e-4):
+    """Check that two lists of metrics have the same keys, and numbers equal up to rounding."""
+    assert len(records) == len(expected)
+    for one, other in zip(records, expected, strict=True):
         assert one.keys() == other.keys()
         for key, value in other.items():
             if isinstance(value, float):

@@ -1,8 +1,8 @@
-"""npdl's layers written in three styles, to ask blame about.
+"""Write the source of npdl's layers in three styles, for tests of `blame`.
 
-    cache      a Layer whose forward returns a Cache besides its output
-    self       a class that keeps its cache in self
-    functions  f_forward(x, W), f_backward(dy, cache), of layers that hold no other layers
+cache      a Layer whose forward returns a Cache after its output
+self       a class that stores its cache in self
+functions  f_forward(x, W) and f_backward(dy, cache), for layers without sub-layers
 """
 
 import ast
@@ -20,11 +20,11 @@ STYLES = ("cache", "self", "functions")
 
 def layers():
     return [(name, style) for name, cls in find_layer_classes().items()
-            for style in STYLES if type(sample(cls)[0]) is cls and source(name, style)]
+            for style in STYLES if type(sample(cls)[0]) is cls and make_source(name, style)]
 
 
 @functools.cache
-def source(name, style):
+def make_source(name, style):
     """Return the source of a layer in a style, or None if it can't be written so."""
     cls = find_layer_classes()[name]
     if "backward" not in vars(cls) or "forward" not in vars(cls):
@@ -38,8 +38,8 @@ def source(name, style):
                    - {name} | {"Cache", "xp"} & set(space))
     head = f"from {cls.__module__} import {', '.join(names)}\n\n\n" if names else ""
     with contextlib.suppress(LookupError, StopIteration):
-        written = {"cache": ast.unparse, "self": _in_self,
-                   "functions": functools.partial(_functions, name)}[style](tree)
+        written = {"cache": ast.unparse, "self": _convert_to_self,
+                   "functions": functools.partial(_convert_to_functions, name)}[style](tree)
         return ast.unparse(ast.parse(head + written))   # every simple statement on one line
     return None
 
@@ -48,7 +48,7 @@ def _method(tree, name):
     return next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
 
 
-def _in_self(tree):
+def _convert_to_self(tree):
     forward, backward = _method(tree, "forward"), _method(tree, "backward")
 
     class InSelf(ast.NodeTransformer):
@@ -63,7 +63,7 @@ def _in_self(tree):
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def _functions(name, tree):
+def _convert_to_functions(name, tree):
     layer, inputs, options = sample(find_layer_classes()[name])
     params = dict(layer.params())
     if options or not all(isinstance(vars(layer).get(n), Param) for n in params) or any(
@@ -135,5 +135,5 @@ def _functions(name, tree):
             f"_layer.params()))\n\n\n{code}")
 
 
-def _listed(found):
-    return found if isinstance(found, list) else [found]
+def _listed(value):
+    return value if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""The training scripts and npdl's commands as processes of their own."""
+"""Run the training scripts and npdl's commands as separate processes."""
 
 import json
 import os
@@ -13,7 +13,7 @@ ARITHMETIC = ("--p", 5, "--width", 8, "--layers", 1, "--eval-first", 0, "--eval-
 
 
 def start(program, *arguments, **how):
-    """Start a script of experiments/, or a command of npdl; its streams are piped unless `how`."""
+    """Start a script of experiments/ or a command of npdl; the options `how` are those of Popen."""
     path = ROOT / "experiments" / f"{program}.py"
     begin = [path] if path.exists() else ["-m", "npdl", program]
     return start_python(*begin, *arguments, **how)
@@ -28,7 +28,7 @@ def start_python(*arguments, **how):
 
 
 def recorded_step(folder):
-    """Return the last step in a run's metrics."""
+    """Return the last step in the metrics of a run's folder."""
     path = Path(folder) / "metrics.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     return json.loads(lines[-1])["step"] if lines else 0

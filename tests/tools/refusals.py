@@ -1,8 +1,8 @@
-"""What a wrong command line must lead to: one line, status 2, nothing written."""
+"""Check how a command handles invalid options: one line, status 2, and no file written."""
 
 
 def status_of(command, arguments):
-    """The exit status of a script's main function, which may return it or raise SystemExit."""
+    """Return the exit status of a script's main function, which may also raise SystemExit."""
     try:
         return command(arguments)
     except SystemExit as stop:
@@ -10,7 +10,7 @@ def status_of(command, arguments):
 
 
 def check_refused(command, arguments, mentioned, folder, capsys):
-    """It ends with status 2 and one line that has `mentioned`, and makes no `folder`."""
+    """Check that it ends with status 2 and one line with `mentioned`, and makes no `folder`."""
     status = status_of(command, arguments)
     errors = capsys.readouterr().err
     assert status == 2

@@ -1,4 +1,4 @@
-"""What the tests of all cases share: building a case and running it."""
+"""Build a test case (a layer with its inputs) and run it."""
 
 import zlib
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from npdl.study.trees import cast_tree, is_float, leaves, map_leaves
 
 
 def case_rng(case):
-    """The generator from which a case's layer and inputs are drawn."""
+    """Return the generator for a case's parameters and inputs."""
     return stream(zlib.crc32(str(case).encode()))
 
 
 @dataclass
 class Built:
-    """A case's layer with random parameters, its inputs, and how it is run."""
+    """A case's layer with random parameters, its inputs, and the options of its forward."""
 
     case: Any
     layer: Any
@@ -31,18 +31,18 @@ class Built:
         return layer.forward(*inputs, **self.options)
 
     def astype(self, dtype):
-        """The same in another dtype: the same numbers, rounded."""
+        """Return the same case with its numbers converted to another dtype."""
         options = {name: cast_tree(value, dtype) for name, value in self.options.items()}
         return Built(self.case, self.layer.astype(dtype), cast_tree(self.inputs, dtype), options)
 
     def upstream(self, outputs, dtype="float64"):
-        """Random gradients in the nest of `outputs`."""
+        """Return random upstream gradients with the structure of `outputs`."""
         rng = case_rng(self.case)
         return map_floats(outputs,
                           lambda a: np.asarray(rng.standard_normal(np.shape(a)), dtype)[()])
 
     def gradients(self, dout, cache, layer=None):
-        """{name: gradient} of every parameter and float input after one backward."""
+        """Return {name: gradient} of every parameter and float input after one backward."""
         layer = layer or self.layer
         returned = layer.backward(dout, cache)
         found = {name: param.grad.copy() for name, param in layer.params()}
@@ -51,35 +51,35 @@ class Built:
 
 
 def build(case):
-    """The case in float64, parameters drawn at random (gains and biases too)."""
+    """Return the Built of a case in float64, with random parameters, also gains and biases."""
     layer, inputs, options = case.build(case_rng(case))
     layer = layer.astype("float64")
     randomise(layer, case_rng(case))
     return Built(case, layer, cast_tree(inputs, "float64"), options)
 
 
-def map_floats(nest, function, keep=False):
-    """`function` of every float array of a nest; everything else is None, or kept as it is."""
+def map_floats(structure, function, keep=False):
+    """Return a structure with `function` applied to float arrays; others become None, or stay."""
     return map_leaves(
-        nest, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
+        structure, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
 
 
-def arrays_in(nest):
-    """Every array of a nest of tuples, lists and dicts."""
-    if isinstance(nest, np.ndarray):
-        yield nest
-    elif isinstance(nest, (tuple, list, dict)):
-        for item in nest.values() if isinstance(nest, dict) else nest:
+def arrays_in(structure):
+    """Yield every array of nested tuples, lists and dicts."""
+    if isinstance(structure, np.ndarray):
+        yield structure
+    elif isinstance(structure, (tuple, list, dict)):
+        for item in structure.values() if isinstance(structure, dict) else structure:
             yield from arrays_in(item)
 
 
 def npdl_layers():
-    """Return every layer of npdl."""
+    """Return a list of the classes of all layers of npdl."""
     return list(find_layer_classes().values())
 
 
 def covers(checked, cls):
-    """Whether a case of the class `checked` runs the forward and the backward of `cls`."""
+    """Return True if a case of the class `checked` runs the forward and backward of `cls`."""
     if checked is cls:
         return True
     return (issubclass(checked, cls) and checked.forward is cls.forward

@@ -1,10 +1,10 @@
-"""Grids of which a few points run by default, and all of them with --slow."""
+"""Parametrised tests of which a few cases run by default, and all of them with --slow."""
 
 import pytest
 
 
-def but(quick, values, name=str):
-    """The values for parametrize: those whose name is not among the `quick` are marked slow."""
+def mark_except(quick, values, name=str):
+    """Return the values for parametrize; those whose name is not in `quick` are marked slow."""
     names = [name(value) for value in values]
     assert set(quick) <= set(names), sorted(set(quick) - set(names))
     return [value if name in quick else pytest.param(

@@ -1,4 +1,4 @@
-"""Small trainings of a Trainer or in a folder, and what the tests compare of them."""
+"""Train small models in memory or in a run's folder, and compare the results."""
 
 import numpy as np
 
@@ -9,26 +9,26 @@ from npdl.train.run import read_resumed_config, train
 ENGINES = ("plain", "recorded")
 
 
-def updated(trainer, steps):
-    """The trainer after so many more updates."""
+def update_trainer(trainer, steps):
+    """Return the trainer after `steps` more updates."""
     with trainer.engine, np.errstate(all="ignore"):
         for _ in range(steps):
             trainer.update()
     return trainer
 
 
-def trained(config, steps, base=None):
-    """A fresh trainer after its first updates."""
-    return updated(Trainer(config, base), steps)
+def make_trained(config, steps, base=None):
+    """Return a new Trainer after its first `steps` updates."""
+    return update_trainer(Trainer(config, base), steps)
 
 
 def state_of(trainer):
-    """What a checkpoint of the trainer holds: (arrays, meta)."""
+    """Return the content of the trainer's checkpoint: (arrays, meta)."""
     return checkpoint.get_state(trainer.config, trainer.model, trainer.optimizer, trainer.step, 1.0)
 
 
 def arrays_of(folder):
-    """What the checkpoint of a run holds."""
+    """Return the arrays in the checkpoint of a run's folder."""
     return checkpoint.load(folder / "checkpoint.npz")[0]
 
 
@@ -39,13 +39,13 @@ def assert_same_bytes(one, other):
 
 
 def assert_same_runs(one, other):
-    """Parameters, moments, records and settings of two run folders, to the last bit."""
+    """Check that two run folders have bitwise identical checkpoints, metrics and settings."""
     assert_same_bytes(arrays_of(one), arrays_of(other))
     for name in ("metrics.jsonl", "config.json"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
-def resumed_from(folder, config, step, base=None):
-    """Set the finished run of `config` in a folder back to a step of its past, and resume it."""
-    checkpoint.save(folder / "checkpoint.npz", *state_of(trained(config, step, base)))
+def resume_from(folder, config, step, base=None):
+    """Write the checkpoint of an earlier step into the folder of a finished run, and resume it."""
+    checkpoint.save(folder / "checkpoint.npz", *state_of(make_trained(config, step, base)))
     assert train(read_resumed_config(folder, {}), folder, resume=True, quiet=True) == 0

@@ -14,7 +14,7 @@ from npdl.optim import AdamW
 from npdl.train.config import Config
 from npdl.train.engine import Batch, PlainEngine, make_engine
 from npdl.train.loop import Trainer
-from tests.tools.trained import ENGINES, state_of, trained
+from tests.tools.trained import ENGINES, make_trained, state_of
 
 SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "target": "numpy"}
 every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
@@ -31,7 +31,7 @@ def test_engines_and_threads_make_the_same_updates_up_to_rounding(model):
     for engine, threads in (("plain", 1), ("recorded", 3)):
         config = small(model, dtype="float64", engine=engine, threads=threads, clip=0.1,
                        dropout=0.3, target="auto")
-        trainer = trained(config, 3)
+        trainer = make_trained(config, 3)
         with trainer.engine:
             found.append((state_of(trainer)[0], trainer.task.measure(trainer.engine)))
     (arrays, record), (others, other) = found
@@ -43,13 +43,13 @@ def test_engines_and_threads_make_the_same_updates_up_to_rounding(model):
 
 
 def test_more_threads_than_sequences_work():
-    trainer = trained(small(p=2, r_train=0.5, threads=5), 2)     # two equations to train on
+    trainer = make_trained(small(p=2, r_train=0.5, threads=5), 2)     # two equations to train on
     assert all(np.isfinite(array).all() for array in state_of(trainer)[0].values())
 
 
 @pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("lstm", "plain")])
 def test_evaluation_agrees_with_the_formulas(model, engine):
-    trainer = trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 1)
+    trainer = make_trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 1)
     with trainer.engine:
         record = trainer.task.measure(trainer.engine)
     for name, examples in (("train", trainer.task.data.train),

@@ -17,7 +17,7 @@ from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
-from tests.tools.trained import arrays_of, assert_same_runs, resumed_from
+from tests.tools.trained import arrays_of, assert_same_runs, resume_from
 
 SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0,
          "eval_every": 200, "save_every": 100}
@@ -48,7 +48,7 @@ def tuned(base, out, adapters, **given):
     return load_run(out)
 
 
-@pytest.mark.parametrize("kind", slow.but(["lora", "qlora"], KINDS))
+@pytest.mark.parametrize("kind", slow.mark_except(["lora", "qlora"], KINDS))
 def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, base, kind):
     run = tuned(base, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
     before, after = load_run(base).model.state_dict(), run.model.state_dict()
@@ -101,8 +101,8 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
     tuned(tmp_path / "base", tmp_path / "whole", adapters, **given)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     run = load_run(tmp_path / "base")
-    resumed_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 4,
-                 run.model.state_dict())
+    resume_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 4,
+                run.model.state_dict())
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 

@@ -22,7 +22,7 @@ pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
 
 KINDS = {"lora": ["--rank", "2"], "qlora": ["--rank", "2", "--bits", "4", "--block", "16"],
          "full": ["--full"]}
-every_kind = pytest.mark.parametrize("kind", slow.but(["qlora"], KINDS))
+every_kind = pytest.mark.parametrize("kind", slow.mark_except(["qlora"], KINDS))
 IDS = np.arange(12).reshape(2, 6)
 
 
@@ -43,7 +43,7 @@ def tune(base, out, *options, model="model"):
                           *map(str, options)])
 
 
-@pytest.mark.parametrize(("kind", "model"), slow.but(
+@pytest.mark.parametrize(("kind", "model"), slow.mark_except(
     [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
 def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, base, kind, model):
     out = tmp_path / "run"

@@ -25,13 +25,13 @@ from tests.tools.trained import (
     arrays_of,
     assert_same_bytes,
     assert_same_runs,
-    resumed_from,
+    resume_from,
 )
 
 SMALL = {"engine": "plain", "p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 3,
          "eval_every": 5, "save_every": 4}
 FILES = {"config.json", "metrics.jsonl", "checkpoint.npz", "curves.png", "summary.json"}
-every_engine = pytest.mark.parametrize("engine", slow.but(["plain"], ENGINES))
+every_engine = pytest.mark.parametrize("engine", slow.mark_except(["plain"], ENGINES))
 
 
 def small(model="gpt", **settings):
@@ -62,15 +62,15 @@ def test_the_folder_holds_settings_records_parameters_curves_and_summary(tmp_pat
         if name.startswith("param/")})
 
 
-@pytest.mark.parametrize("engine", slow.but(["recorded"], ENGINES))
-@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
+@pytest.mark.parametrize("engine", slow.mark_except(["recorded"], ENGINES))
+@pytest.mark.parametrize("model", slow.mark_except(["gpt"], ["gpt", "lstm"]))
 def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, model, engine):
     config = small(model, steps=11, engine=engine)
     train(config, tmp_path / "whole", quiet=True)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     with open(tmp_path / "cut/metrics.jsonl", "a") as file:
         file.write('{"step": 12, "tr')
-    resumed_from(tmp_path / "cut", config, 4)
+    resume_from(tmp_path / "cut", config, 4)
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 

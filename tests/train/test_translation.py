@@ -15,7 +15,7 @@ from npdl.train.run import load_run, train
 from npdl.train.task import DatesTask
 from tests.tools import commands
 from tests.tools.refusals import check_refused, status_of
-from tests.tools.trained import assert_same_runs, resumed_from, trained
+from tests.tools.trained import assert_same_runs, make_trained, resume_from
 
 TINY = {"engine": "plain", "width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6,
         "eval_every": 3, "save_every": 2}
@@ -38,7 +38,7 @@ def test_a_run_is_a_folder_that_resumes_and_loads(tmp_path, model, settings):
     config = tiny(model, **settings)
     for name in ("whole", "cut"):
         assert train(config, tmp_path / name, quiet=True) == 0
-    resumed_from(tmp_path / "cut", config, 2)
+    resume_from(tmp_path / "cut", config, 2)
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
     run = load_run(tmp_path / "whole")
     assert run.config == config and [r["step"] for r in run.records] == [3, 6]
@@ -63,7 +63,7 @@ def test_held_out_dates_are_right_and_measured_as_greedy_decoding_gets_them(mode
     """And so does a beam of one."""
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
     config = tiny(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
-    trainer = trained(config, 160)
+    trainer = make_trained(config, 160)
     part, words = trainer.task.evaluation["validation"], trainer.task.vocabulary
     accuracy = trainer.task.measure(trainer.engine)["validation_accuracy"]
     right = 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from docs.book.equations.tex import NotRead, read
+from docs.book.equations.tex import NotRead, parse_equation
 from docs.book.equations.tree import Big, Number, symbols, walk
 from docs.book.equations.values import OPERATIONS, Values
 from npdl.study.relative_error import relative_error
@@ -14,8 +14,8 @@ REL = 1e-9          # the allowed relative error
 OFF = 1e-6          # an error of this size has to be noticed
 
 
-def difference(a, b):
-    """Return the largest difference of two float64 arrays, relative to the largest entry of b."""
+def relative_error(a, b):
+    """Return the largest difference of two float64 arrays, divided by the largest entry of b."""
     a, b = np.asarray(a), np.asarray(b)
     assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
     for side in (a, b):
@@ -31,7 +31,8 @@ def difference(a, b):
 class Close:
     """close(a, b) returns True if two float64 arrays agree to a relative error of 1e-9.
 
-    It counts the comparisons, and how often an error of OFF would have been noticed (`sharp`).
+    `count` is the number of comparisons, and `worst` the largest accepted error. `sharp` counts the
+    comparisons that would have failed for a relative error of OFF.
     """
 
     count: int = 0
@@ -39,9 +40,9 @@ class Close:
     sharp: int = 0
 
     def __call__(self, a, b, rel=REL):
-        error = difference(a, b)
+        error = relative_error(a, b)
         self.count += 1
-        self.sharp += difference(np.asarray(a) * (1 + OFF), b) > rel
+        self.sharp += relative_error(np.asarray(a) * (1 + OFF), b) > rel
         if error <= rel:                                # `assert not close(...)` is a check too
             self.worst = max(self.worst, error)
         return error <= rel
@@ -49,33 +50,32 @@ class Close:
 
 @dataclass
 class Equation:
-    """An equation as it is printed.
+    """An equation in printed TeX. Commas and arrows separate its statements.
 
-    equation(names, x=x, ...) raises AssertionError if it does not hold, and NotRead if a symbol has
-    no value.
+    equation(names, x=x, ..) raises AssertionError if it is false, and NotRead for unknown symbols.
 
-    around  the names that need not be given
-    told    the numbers of the statements that were evaluated; commas and arrows separate statements
-    bounds  {inequality: "tight" if it was an equality once, "strict" if it was not}
+    around     {name: value} for symbols that are not passed in the call
+    evaluated  the numbers of the statements that were evaluated
+    bounds     {inequality: cases}: "tight" if both sides were equal once, "strict" if they differed
     """
 
     tex: str
     around: dict = field(default_factory=dict)
     close: Close = field(default_factory=Close)
-    told: set = field(default_factory=set)
+    evaluated: set = field(default_factory=set)
     bounds: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        self.statements = read(self.tex)
+        self.statements = parse_equation(self.tex)
 
     def __call__(self, names=None, /, *, part=None, rel=REL, tight=False, **more):
-        """Return True. `part` selects a statement; `tight` requires an equality somewhere."""
+        """Return True if it holds. `part`: a statement's number; `tight`: equality somewhere."""
         values = Values({**(names or {}), **more}, self.around)
         for number, chain in enumerate(self.statements, 1):
             if part in (None, number):
                 for place, one in enumerate(chain, 1):
                     self._relation(values, one, rel, tight, f"{number}.{place}")
-                self.told.add(number)
+                self.evaluated.add(number)
         return True
 
     def _relation(self, values, relation, rel, tight, number):
@@ -85,27 +85,27 @@ class Equation:
         indexed = {one.base.partition("_")[0] for one in symbols(relation) if one.low}
         for name, over in domains.items():
             if name in summed:
-                raise NotRead(f"{name} is an index of a sum, and stands outside of it")
+                raise NotRead(f"{name}, the index of a sum, is used outside of the sum")
             if name in indexed:
-                raise NotRead(f"{name} is an index, and has one")
+                raise NotRead(f"{name} is an index, but also has an index")
             if over is None:
-                raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")
+                raise NotRead(f"the range of {name} is unknown: give it, holds({name}=range(...))")
         sides = [], []
         for place in itertools.product(*domains.values()):
             at = dict(zip(domains, place, strict=True))
             a = values.symbol(left, at, "_new") if op == "<-" else values.value(left, at)
             b = values.value(right, at)
             for x, y in zip(*(s if isinstance(s, tuple) else (s,) for s in (a, b)), strict=True):
-                for side, value in zip(sides, _one_shape(x, y), strict=True):
+                for side, value in zip(sides, _broadcast(x, y), strict=True):
                     side.append(value.reshape(-1))
         a, b = (np.concatenate(side) for side in sides)
-        if op == "~" and (printed := number_of(right)):
+        if op == "~" and (printed := find_number(right)):
             for exact in a[np.round(a, printed.places) != np.round(b, printed.places)]:
                 raise AssertionError(f"{exact:.6f} is not {b[0]:.{printed.places}f}, rounded")
         if op in ("=", "<-"):
             self.close.sharp += right == Number(0.0)
             assert self.close(a, b, rel), (
-                f"{self.tex} does not hold: the sides differ by {difference(a, b):.1e}")
+                f"{self.tex} does not hold: the sides differ by {relative_error(a, b):.1e}")
         else:
             near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"
@@ -120,14 +120,14 @@ class Equation:
             assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
 
 
-def number_of(node):
-    """Return the Number that a node is, whatever its sign, or None."""
+def find_number(node):
+    """Return the Number of a node that is a number or its negative, else None."""
     node = node.parts[0] if getattr(node, "operation", "") == "neg" else node
     return node if isinstance(node, Number) else None
 
 
-def _one_shape(a, b):
-    """Return both as arrays; a number is broadcast."""
+def _broadcast(a, b):
+    """Return both as float arrays of one shape, after broadcasting a number."""
     a, b = (np.asarray(side) * 1.0 for side in (a, b))
     if a.ndim and b.ndim and a.shape != b.shape:
         raise AssertionError(f"the sides have shapes {a.shape} and {b.shape}")
@@ -135,7 +135,7 @@ def _one_shape(a, b):
 
 
 def _ordered(op, a, b, rel):
-    """Compare with an allowance for rounding; ~ means within 5 %."""
+    """Return True if a op b holds up to rounding; op "~" allows a difference of 5 %."""
     room = rel * max(np.abs(a).max(), np.abs(b).max())
     if op == "~":
         return bool((np.abs(a - b) <= 0.05 * np.abs(b)).all())

@@ -1,4 +1,4 @@
-"""Measure the numbers that an equation is about on a layer."""
+"""Functions for the checks of equations: numerical derivatives, and local variables."""
 
 from types import SimpleNamespace
 
@@ -26,9 +26,9 @@ def numeric(f, x, dout):
 
 
 def inside(function, *args, of=None, **options):
-    """Return (the result of `function`, its local variables at the end).
+    """Return (the result of function(*args), its local variables as attributes of an object).
 
-    With `of`, another function that it calls: the local variables of each of its calls, in a list.
+    If `of` is a function that it calls, return these variables of each call of `of`, in a list.
     """
     code, calls = getattr(of or function, "__func__", of or function).__code__, []
 

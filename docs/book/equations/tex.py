@@ -1,7 +1,7 @@
-"""Read TeX, in the notation of the book, into a tree: relations of expressions.
+"""Parse TeX, in the notation of the book, into a tree: relations of expressions.
 
-A symbol keeps its scripts as they are written. Its bindings decide whether `W_x` is a name of its
-own or the entry x of W (values.py).
+A symbol keeps its sub- and superscripts as they are written. The values that are given decide if
+`W_x` is a name or the entry x of W (values.py).
 """
 
 import re
@@ -31,15 +31,15 @@ class NotRead(ValueError):
 
 @dataclass(frozen=True)
 class Token:
-    """`text` in TeX; `word` in a name; `glued` if no space separates it from the last token."""
+    """A token: its TeX `text`, its `word` in a name; `glued` if no space is before it."""
 
     text: str
     word: str
     glued: bool
 
 
-def tokens(tex):
-    """Return the tokens of TeX, without spaces."""
+def split_tokens(tex):
+    """Return the list of Tokens of a TeX text, without spaces."""
     found, at, end = [], 0, -1
     while at < len(tex):
         match = SPACES.match(tex, at)
@@ -54,14 +54,14 @@ def tokens(tex):
     return found
 
 
-def read(tex):
-    """Return the statements of an equation, each a chain of relations (a = b, b = c).
+def parse_equation(tex):
+    """Return the statements of an equation. Each is a tuple of relations: a = b = c gives two.
 
-    Raises NotRead with the part that can't be read.
+    Raises NotRead with the part that can't be parsed.
     """
-    reader = _Reader(tokens(tex))
+    reader = _Reader(split_tokens(tex))
     statements = [reader.relations()]
-    while reader.ahead() is not None:
+    while reader.peek() is not None:
         if not reader.take(*PARTS[:-1]):
             reader.fail()
         statements.append(reader.relations())
@@ -72,17 +72,17 @@ class _Reader:
     def __init__(self, tokens):
         self.tokens, self.at, self.inside_bars = tokens, 0, False
 
-    def ahead(self, by=0):
+    def peek(self, by=0):
         return self.tokens[self.at + by].text if self.at + by < len(self.tokens) else None
 
     def take(self, *texts):
-        """Step over the next token if it is one of these; its text, or None."""
-        if self.ahead() is None or self.ahead() not in texts:
+        """Step over the next token and return its text if it is one of these, else return None."""
+        if self.peek() is None or self.peek() not in texts:
             return None
         self.at += 1
         return self.tokens[self.at - 1].text
 
-    def need(self, text):
+    def expect(self, text):
         if not self.take(text):
             self.fail(f"{text} is missing")
 
@@ -112,7 +112,7 @@ class _Reader:
 
     def term(self):
         made = self.factor()
-        while self.ahead() not in STOPS and not (self.inside_bars and self.ahead() == "|"):
+        while self.peek() not in STOPS and not (self.inside_bars and self.peek() == "|"):
             kind = OPERATIONS.get(self.take(*OPERATIONS), "by")
             made = Apply(kind, (made, self.factor()))
         return made
@@ -120,17 +120,17 @@ class _Reader:
     # -- factors -------------------------------------------------------------------------------
 
     def factor(self):
-        text = self.ahead()
-        if text in (r"\sum", r"\prod") or text in (r"\max", r"\min") and self.ahead(1) == "_":
+        text = self.peek()
+        if text in (r"\sum", r"\prod") or text in (r"\max", r"\min") and self.peek(1) == "_":
             return self.big()
         if text and text[1:] in FUNCTIONS and text[0] == "\\":
             return self.function()
-        return self.powered(self.atom())
+        return self.add_powers(self.atom())
 
-    def powered(self, made):
+    def add_powers(self, made):
         while (script := self.take("^", "_")) is not None:
             if script == "_":
-                made = Entry(made, self.written()[1])
+                made = Entry(made, self.written_script()[1])
             elif self.take(r"\top"):
                 made = Apply("transposed", (made,))
             else:
@@ -138,11 +138,11 @@ class _Reader:
         return made
 
     def group(self):
-        """Read the content of braces, or the one token after ^."""
+        """Parse the content of braces, or the one token after ^."""
         if not self.take("{"):
             return self.atom(scripts=False)
         made = self.expression()
-        self.need("}")
+        self.expect("}")
         return made
 
     def function(self):
@@ -151,20 +151,20 @@ class _Reader:
         prime = "_prime" * bool(self.take("'"))
         power = self.group() if self.take("^") else None
         if self.take("("):
-            made = Apply("call", (Symbol(name + prime), *self.several(")")))
+            made = Apply("call", (Symbol(name + prime), *self.expressions(")")))
         else:
             made = Apply("call", (Symbol(name), self.factor()))
-        return Apply("power", (made, power)) if power else self.powered(made)
+        return Apply("power", (made, power)) if power else self.add_powers(made)
 
-    def several(self, closing):
+    def expressions(self, closing):
         found = [self.expression()]
         while self.take(","):
             found.append(self.expression())
-        self.need(closing)
+        self.expect(closing)
         return tuple(found)
 
     def big(self):
-        """Read a sum, product, maximum or minimum, with a range, a set or a condition."""
+        """Parse a sum, product, maximum or minimum, with a range, a set or a condition."""
         kind, low, high = self.tokens[self.at].word, (), None
         self.at += 1
         while (script := self.take("_", "^")) is not None:
@@ -182,39 +182,39 @@ class _Reader:
             members = inner.expression()
         elif inner.take(":"):
             condition = inner.relations()
-        elif inner.ahead() is not None:
+        elif inner.peek() is not None:
             inner.at = 0
             condition = inner.relations()
-        if inner.ahead() is not None:
+        if inner.peek() is not None:
             inner.fail()
         if (high is None) != (start is None):
-            self.fail("a sum from .. to .. has both")
+            self.fail("a sum needs both a start and an end, or neither")
         return Big(kind, tuple(names), start, high, members, condition, self.term())
 
     def index(self):
         self.at += 1
         word = self.tokens[self.at - 1].word
         if not word.isidentifier():
-            self.fail("an index is a letter")
+            self.fail("an index must be a letter")
         return word + "_prime" * bool(self.take("'"))
 
     def script(self):
-        """Step over a sub- or superscript; return its tokens."""
+        """Step over a sub- or superscript and return its Tokens."""
         if not self.take("{"):
             self.at += 1
             return tuple(self.tokens[self.at - 1: self.at])
         start, depth = self.at, 1
         while depth:
-            if self.ahead() is None:
+            if self.peek() is None:
                 self.fail("} is missing")
-            depth += (self.ahead() == "{") - (self.ahead() == "}")
+            depth += (self.peek() == "{") - (self.peek() == "}")
             self.at += 1
         return tuple(self.tokens[start: self.at - 1])
 
     # -- atoms ---------------------------------------------------------------------------------
 
     def atom(self, scripts=True):
-        text = self.ahead()
+        text = self.peek()
         if text in STOPS or text in ("^", "_"):
             self.fail()
         if text[0].isdigit():
@@ -222,40 +222,40 @@ class _Reader:
             return Number(float(text), len(text.partition(".")[2]))
         if self.take("("):
             found, self.inside_bars = self.inside_bars, False
-            inner = self.several(")")
+            inner = self.expressions(")")
             self.inside_bars = found
             return inner[0] if len(inner) == 1 else Apply("several", inner)
         if self.take("["):
-            return Apply("beside", self.several("]"))
+            return Apply("beside", self.expressions("]"))
         if self.take("|"):
-            return self.closed("|", "abs", bars=True)
+            return self.enclosed("|", "abs", bars=True)
         if text in BRACKETS:
             self.at += 1
-            return self.closed(*BRACKETS[text])
+            return self.enclosed(*BRACKETS[text])
         if self.take(r"\langle"):
-            return Apply("inner", self.several(r"\rangle"))
+            return Apply("inner", self.expressions(r"\rangle"))
         if self.take(r"\sqrt"):
             return Apply("call", (Symbol("sqrt"), self.group()))
         if self.take(r"\frac"):
             return self.fraction()
         if self.take(r"\mathbf{1}"):
-            self.need("[")
+            self.expect("[")
             made = Apply("where", self.relations())
-            self.need("]")
+            self.expect("]")
             return made
         if self.take(r"\begin{cases}"):
             return self.cases()
         return self.symbol(scripts)
 
-    def closed(self, closing, kind, bars=False):
+    def enclosed(self, closing, kind, bars=False):
         before, self.inside_bars = self.inside_bars, bars
         made = Apply(kind, (self.expression(),))
         self.inside_bars = before
-        self.need(closing)
+        self.expect(closing)
         return made
 
     def fraction(self):
-        if self.ahead(1) != r"\partial":
+        if self.peek(1) != r"\partial":
             return Apply("over", (self.group(), self.group()))
         indices, names = (), []                         # an entry of dy_dx, with all indices
         for _ in range(2):
@@ -263,14 +263,14 @@ class _Reader:
             one = self.symbol(True)
             names.append("d" + "_".join([one.base, *([one.high[0]] if one.high else [])]))
             indices += (Token(",", ",", False),) * bool(indices) + one.low[1]
-            self.need("}")
+            self.expect("}")
         return Entry(Symbol("_".join(names)), indices)
 
     def cases(self):
         found = ()
         while not self.take(r"\end{cases}"):
             value = self.expression()
-            self.need("&")
+            self.expect("&")
             found += value, Apply("where", self.relations())
             self.take(r"\\")
         return Apply("cases", found)
@@ -286,26 +286,26 @@ class _Reader:
                 attribute = "_" + self.tokens[self.at].word
                 self.at += 1
             elif script == "_":
-                low = self.written()
-            elif base == "e" or self.ahead() == r"\top" or not self.is_name():
+                low = self.written_script()
+            elif base == "e" or self.peek() == r"\top" or not self.is_name():
                 self.at -= 1
                 break
             else:
-                high = self.written()
+                high = self.written_script()
         made = Symbol(base, low, high, attribute)
-        while self.ahead() in ("(", "[") and self.tokens[self.at].glued:
+        while self.peek() in ("(", "[") and self.tokens[self.at].glued:
             closing = ")" if self.take("(") else self.take("[") and "]"
-            made = Apply("call", (made, *self.several(closing)))
+            made = Apply("call", (made, *self.expressions(closing)))
         return made
 
     def is_name(self):
-        """Return True if a superscript is part of a name, as in h^f or x^{(l)}, and no power."""
-        inside = self.tokens[self.at + (self.ahead() == "{")]
+        """Return True if a superscript is part of a name, as in h^f or x^{(l)}, and not a power."""
+        inside = self.tokens[self.at + (self.peek() == "{")]
         return inside.text == "(" or inside.text.startswith(r"\mathrm") or (
-            self.ahead() != "{" and inside.text in ("f", "b"))
+            self.peek() != "{" and inside.text in ("f", "b"))
 
-    def written(self):
-        """Read a script; return its form in a name, and its tokens."""
+    def written_script(self):
+        """Step over a script; return its form in a name, such as "prev" for t-1, and its Tokens."""
         inside = self.script()
         word = "".join(token.word for token in inside)
         return {"t-1": "prev", "t+1": "next"}.get(word, word.replace("'", "_prime")), inside
@@ -317,14 +317,14 @@ class _Reader:
             braced = self.take("{")
             inner = self.name()
             if braced:
-                self.need("}")
+                self.expect("}")
             return f"{inner}_{ACCENTS[token.text]}"
-        after = self.tokens[self.at] if self.ahead() else None
+        after = self.tokens[self.at] if self.peek() else None
         if token.text == "d" and after and after.glued:
             if after.text == "(":
                 start = self.at
                 self.at += 1
-                self.several(")")
+                self.expressions(")")
                 return "d" + "".join(t.word for t in self.tokens[start: self.at])
             if after.text in ACCENTS or after.word.replace("_", "").isalpha() and (
                     after.text[0] != "\\" or after.text in (r"\theta", r"\mu")
@@ -336,21 +336,21 @@ class _Reader:
         return token.word.replace(".", "_")
 
 
-def script(tokens):
+def parse_script(tokens):
     """Return a subscript as a tuple of index expressions: two for rs, one for t - 1."""
     reader = _Reader(tokens)
     bracketed = reader.take("(")
     if any(token.text == "," for token in tokens):
-        return _Reader([*tokens, Token(")", ")", False)]).several(")")
+        return _Reader([*tokens, Token(")", ")", False)]).expressions(")")
     many = tokens[0].text[0].isdigit() and len(tokens) > 1
     if many or any(token.text in ("+", "-", "/") for token in tokens):
         found = (reader.expression(),)
     else:
         found = ()
-        while reader.ahead() not in (None, ")"):
+        while reader.peek() not in (None, ")"):
             found += (reader.atom(),)
     if bracketed:
-        reader.need(")")
-    if reader.ahead() is not None:
+        reader.expect(")")
+    if reader.peek() is not None:
         reader.fail()
     return found

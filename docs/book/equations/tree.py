@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Number:
-    """`places` are those after the point that are printed."""
+    """A number that is printed with `places` digits after the point."""
 
     value: float
     places: int = 0
@@ -13,7 +13,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Symbol:
-    """`low` and `high` are its scripts, each (what it is called in a name, its tokens), or None."""
+    """A name with scripts. `low` and `high` are (form in a variable's name, Tokens), or None."""
 
     base: str
     low: tuple = None
@@ -27,7 +27,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of what is no symbol; `script` are tokens."""
+    """An entry, given by the Tokens `script`, of an expression that is not a symbol."""
 
     array: object
     script: tuple
@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Apply:
-    """An operation of values.py on its parts: a sum, a call, a relation, a choice of cases."""
+    """An operation of values.py on operands: a product, a call, a relation, a choice of cases."""
 
     operation: str
     parts: tuple
@@ -43,8 +43,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Big:
-    """A sum, prod, max or min of `body` over indices: from start to high, or of members, or of
-    all for which every relation of the condition holds."""
+    """A sum, prod, max or min of `body` over `names`: a range, `members`, or a `condition`."""
 
     kind: str
     names: tuple
@@ -75,5 +74,5 @@ def walk(node):
 
 
 def symbols(node):
-    """Return the symbols of a tree, without those in scripts."""
+    """Return the Symbols of a tree, without those in scripts."""
     return [one for one in walk(node) if isinstance(one, Symbol)]

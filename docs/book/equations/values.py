@@ -1,11 +1,11 @@
-"""Evaluate a tree of TeX, with arrays, numbers and functions for its symbols."""
+"""Evaluate a tree of TeX. Its symbols stand for arrays, numbers and functions."""
 
 import itertools
 from collections.abc import Mapping
 
 import numpy as np
 
-from docs.book.equations.tex import NotRead, script
+from docs.book.equations.tex import NotRead, parse_script
 from docs.book.equations.tree import Big, Entry, Symbol, children, symbols
 
 BUILT_IN = {
@@ -19,26 +19,26 @@ BIG = {"sum": (0.0, np.add), "prod": (1.0, np.multiply), "max": (-np.inf, np.max
 
 
 class Values:
-    """The values of trees: a symbol is looked up in `given`, then in `around`, then in BUILT_IN.
+    """An evaluator of trees. A symbol's value comes from `given`, then `around`, then BUILT_IN.
 
     `\\hat x_k` is `x_hat` with the index k, `dW_x` is `dW_x`, `h_{t-1}` is `h_prev`, `x'` is
-    `x_prime`, `g.backward` is `g_backward`. An index goes over the range or list that is given for
-    it, else over what the shapes say. Arrays, lists, dicts and functions can be indexed.
+    `x_prime`, `g.backward` is `g_backward`. If `given` has a range or list for an index, it takes
+    these values; else they follow from the shapes. Arrays, lists, dicts and functions can be indexed.
     """
 
     def __init__(self, given, around):
         self.given, self.around = given, around
 
-    def known(self, name):
+    def has_value(self, name):
         return name in self.given or name in self.around or name in BUILT_IN
 
     # -- symbols and their scripts --------------------------------------------------------------
 
-    def resolved(self, node, suffix=""):
-        """Return (value, indices) of a symbol.
+    def resolve(self, node, suffix=""):
+        """Return (value, scripts that are indices) of a symbol.
 
-        Its longest name is tried first; a value with that name has precedence over an array of
-        which the symbol would be an entry.
+        The longest name is tried first. A value with the whole name has precedence over an entry of
+        an array with a shorter name.
         """
         sub, sup = (f"_{s[0]}" if s else "" for s in (node.low, node.high))
         base, rest = node.base, node.attribute + suffix
@@ -57,18 +57,18 @@ class Values:
         if not found:
             raise NotRead(f"{base + sub} has no value: give it one, holds({base + sub}=...)")
         value, scripts = found[0]
-        return value, [script(one) for one in scripts]
+        return value, [parse_script(one) for one in scripts]
 
     def symbol(self, node, at, suffix=""):
         if node.bare and node.base in at:
             return at[node.base]
-        value, scripts = self.resolved(node, suffix)
+        value, scripts = self.resolve(node, suffix)
         for one in scripts:
-            value = item(value, [self.value(i, at) for i in one], node.base)
+            value = get_entry(value, [self.value(i, at) for i in one], node.base)
         return float(value) if isinstance(value, np.bool_) else value
 
     def indices(self, node):
-        """Return {index: its range, or None} of the free indices of a tree."""
+        """Return {index: its range, or None if unknown} of the free indices of a tree."""
         found = {}
         for name, over in self._indices(node, frozenset()):
             if name in self.given:
@@ -76,7 +76,7 @@ class Values:
                     continue
                 over = self.given[name]
             if over is not None and found.get(name) is not None and [*found[name]] != [*over]:
-                raise NotRead(f"{name} goes over {found[name]} and {over}: say which, "
+                raise NotRead(f"{name} has the ranges {found[name]} and {over}: choose one, "
                               f"holds({name}=range(...))")
             found[name] = found.get(name) or over
         return found
@@ -85,37 +85,37 @@ class Values:
         """Yield (index, its range or None) for every occurrence of an index in a tree."""
         if isinstance(node, Symbol):
             try:
-                value, scripts = self.resolved(node)
+                value, scripts = self.resolve(node)
             except NotRead:
                 return
             for one in scripts:
-                yield from self._of_script(one, value, bound)
+                yield from self._script_indices(one, value, bound)
                 value = self._entry(value, one)
         if isinstance(node, Big):
             bound = bound | set(node.names)
         for part in children(node):
             yield from self._indices(part, bound)
         if isinstance(node, Entry):
-            yield from self._of_script(script(node.script), None, bound)
+            yield from self._script_indices(parse_script(node.script), None, bound)
 
-    def _entry(self, value, one):
-        """Return value[one] if it has no free index, else None."""
+    def _entry(self, value, indices):
+        """Return value[script] if the script has no free index, else None."""
         try:
-            return item(value, [self.value(i) for i in one], "")
+            return get_entry(value, [self.value(i) for i in indices], "")
         except (NotRead, TypeError, ValueError, IndexError, KeyError):
             return None
 
-    def _of_script(self, one, value, bound):
-        for place, index in enumerate(one):
+    def _script_indices(self, indices, value, bound):
+        for place, index in enumerate(indices):
             if isinstance(index, Symbol) and index.bare:
                 if index.base not in bound:
-                    yield index.base, extent(value, place)
+                    yield index.base, index_range(value, place)
                 continue
             for node in symbols(index):
                 if not node.bare or node.base in bound:
                     yield from self._indices(node, bound)
-                elif not self.known(node.base) or isinstance(self.given.get(node.base),
-                                                             range | list):
+                elif not self.has_value(node.base) or isinstance(self.given.get(node.base),
+                                                                 range | list):
                     yield node.base, None
 
     # -- values ---------------------------------------------------------------------------------
@@ -130,35 +130,35 @@ class Values:
     def apply(self, node, at):
         first, *rest = (self.value(part, at) for part in node.parts)
         if node.operation == "call" and not callable(first):
-            return item(first, rest, node.parts[0].base)
+            return get_entry(first, rest, node.parts[0].base)
         if node.operation == "norm" and "norm" in self.given:
             return self.given["norm"](first)
         return OPERATIONS[node.operation](first, *rest)
 
     def entry(self, node, at):
-        index = [self.value(i, at) for i in script(node.script)]
-        return item(self.value(node.array, at), index, "...")
+        index = [self.value(i, at) for i in parse_script(node.script)]
+        return get_entry(self.value(node.array, at), index, "...")
 
     def big(self, node, at):
         total, step = BIG[node.kind]
         if node.kind in ("max", "min") and not {*node.names} & {s.base for s in self.read(node)}:
-            raise NotRead(f"the {node.kind} over {', '.join(node.names)} is of what has none")
-        for values in itertools.product(*self._overs(node, at)):
+            raise NotRead(f"the {node.kind} over {', '.join(node.names)} has a term without it")
+        for values in itertools.product(*self._ranges(node, at)):
             here = at | dict(zip(node.names, values, strict=True))
             if all(self.value(one, here) for one in node.condition or ()):
                 total = step(total, self.value(node.body, here))
         return total
 
     def read(self, node):
-        """Yield the symbols of a tree, also those in scripts."""
+        """Yield the Symbols of a tree, including those in scripts."""
         for one in symbols(node):
             yield one
             for index in filter(None, (one.low, one.high)):
-                for part in script(index[1]):
+                for part in parse_script(index[1]):
                     yield from self.read(part)
 
-    def _overs(self, node, at):
-        """Return the range of each index of a Big."""
+    def _ranges(self, node, at):
+        """Return a list with the range of each index of a Big."""
         if node.start is not None:
             return [range(round(self.value(node.start, at)), round(self.value(node.high, at)) + 1)]
         if node.members is not None:
@@ -167,47 +167,47 @@ class Values:
         overs = [self.given[n] if isinstance(self.given.get(n), range | list)
                  else inside.get(n) for n in node.names]
         if None in overs:
-            raise NotRead(f"what {node.names} goes over is not known: "
+            raise NotRead(f"the range of {node.names} is unknown: give it, "
                           f"holds({node.names[0]}=range(...))")
         return overs
 
 
 # -- the operations on values ------------------------------------------------------------------
 
-def by(a, b):
-    """Return the value of a function, the multiple by a factor, or the product of matrices."""
+def multiply_or_call(a, b):
+    """Return a(b) for a function a, a multiple if a or b is a number, or else a matrix product."""
     if callable(a):
         return a(b)
     return a * np.asarray(b) if not np.ndim(a) or not np.ndim(b) else np.asarray(a) @ b
 
 
-def dot(a, b):
+def dot_product(a, b):
     product = np.multiply(a, b)
     return product.sum(-1) if np.ndim(a) and np.ndim(b) else product
 
 
-def transposed(a):
+def transpose(a):
     if np.ndim(a) < 2:
-        raise NotRead(f"a transpose of what has {np.ndim(a)} axes says nothing")
+        raise NotRead(f"the transpose of an array with {np.ndim(a)} axes has no effect")
     return np.swapaxes(a, -1, -2)
 
 
-def inner(a, b):
+def inner_product(a, b):
     if np.shape(a) != np.shape(b):
-        raise NotRead(f"the two sides of a bracket have shapes {np.shape(a)}, {np.shape(b)}")
+        raise NotRead(f"the parts of an inner product have shapes {np.shape(a)} and {np.shape(b)}")
     return np.multiply(a, b).sum()
 
 
-def cases(*parts):
-    """Return each value, where the condition behind it holds."""
+def select_case(*parts):
+    """Return each value where its condition holds. Arguments alternate: value, condition, ..."""
     conditions = np.broadcast_arrays(*(np.asarray(one) > 0 for one in parts[1::2]))
     if np.any(np.sum(conditions, 0) != 1):
-        raise NotRead("a place is in none of the cases, or in two")
+        raise NotRead("an entry belongs to no case, or to two cases")
     return np.select(conditions, np.broadcast_arrays(*parts[::2]), np.nan)
 
 
-def beside(*values):
-    """Concatenate arrays; a number fills the shape of the first."""
+def concatenate(*values):
+    """Concatenate arrays along the last axis; a number is broadcast to the shape of the first."""
     shape = np.shape(values[0])
     return np.concatenate([np.broadcast_to(v, shape) if shape and not np.ndim(v)
                            else np.atleast_1d(v) for v in values], -1)
@@ -216,35 +216,35 @@ def beside(*values):
 OPERATIONS = {
     "neg": np.negative, "add": np.add, "sub": np.subtract, "times": np.multiply,
     "over": np.true_divide, "mod": np.mod, "power": np.power, "abs": np.abs, "floor": np.floor,
-    "ceil": np.ceil, "by": by, "dot": dot, "transposed": transposed, "inner": inner,
-    "beside": beside, "several": lambda *values: values, "cases": cases,
-    "call": lambda function, *arguments: function(*arguments),
-    "where": lambda *held: np.all(held, 0) * 1.0, "in": lambda a, b: np.asarray(a in b),
+    "ceil": np.ceil, "by": multiply_or_call, "dot": dot_product, "transposed": transpose,
+    "inner": inner_product, "beside": concatenate, "cases": select_case,
+    "several": lambda *values: values, "call": lambda function, *arguments: function(*arguments),
+    "where": lambda *conditions: np.all(conditions, 0) * 1.0, "in": lambda a, b: np.asarray(a in b),
     "<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
     "=": np.equal, "!=": np.not_equal,
     "norm": lambda a: np.sqrt((np.asarray(a) ** 2).sum())}
 
 
-def item(value, places, name):
-    """Return value[i, j], or value(i, j) for a function."""
+def get_entry(value, places, name):
+    """Return value[i, j] for the indices (i, j), or value(i, j) for a function."""
     if isinstance(value, Mapping | list | tuple):
         first = places[0]
         if not isinstance(value, Mapping) and round(float(first)) < 0:
-            raise NotRead(f"{name} has no place {first}")
+            raise NotRead(f"{name} has no entry {first}")
         entry = value[round(float(first)) if isinstance(first, float | np.ndarray) else first]
-        return entry if len(places) == 1 else item(entry, places[1:], name)
+        return entry if len(places) == 1 else get_entry(entry, places[1:], name)
     places = [p if np.ndim(p) else round(float(p)) for p in places]
     if callable(value):
         return value(*places)
     if np.ndim(value) < len(places):
         raise NotRead(f"{name} has {np.ndim(value)} axes and {len(places)} indices")
     if any(np.ndim(p) == 0 and p < 0 for p in places):
-        raise NotRead(f"{name} has no place {places}")
+        raise NotRead(f"{name} has no entry {places}")
     return np.asarray(value)[tuple(places)]
 
 
-def extent(value, place):
-    """Return the range of the index at a position, or None if the value does not say."""
+def index_range(value, place):
+    """Return the range of the index on axis `place` of a value, or None if it is unknown."""
     if isinstance(value, Mapping):
         return list(value) if place == 0 and not isinstance(next(iter(value)), tuple) else None
     if isinstance(value, list | tuple) and place == 0:

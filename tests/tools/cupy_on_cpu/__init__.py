@@ -1,9 +1,9 @@
-"""Real CuPy without a GPU: a card emulated in host memory. README.md says what is emulated.
+"""CuPy without a GPU: an emulation of CUDA's libraries on the CPU (see README.md).
 
     python -m venv VENV && VENV/bin/python tests/tools/cupy_on_cpu/build.py
 
-After that every `import cupy` of VENV's Python is one without a GPU; record() tells what the
-card was asked for:
+After that, `import cupy` in VENV's Python loads the emulation. record() lists the CUDA operations
+of a block:
 
     with record() as events:
         step()
@@ -30,17 +30,16 @@ Event = namedtuple("Event", "kind name bytes")
 
 
 class Events(list):
-    """Events of the kinds launch, product, copy, memset, synchronisation, allocation and free;
-    graph, and node for each of these in it. A launch's name ends with its number of blocks and of
-    threads."""
+    """CUDA operations. Kinds: launch, product, copy, memset, synchronisation, allocation, free,
+    graph, and node (an operation of a graph). A launch's name ends with its blocks and threads.
+    """
 
     def of_kind(self, kind):
         return [event for event in self if event.kind == kind]
 
 
 def built():
-    """The folder of the built files and of the kernels compiled so far: it depends on this
-    Python and on every source here, so that no change of them meets an old file."""
+    """Return the folder of the built libraries, named by this Python and all sources here."""
     files = sorted(file for kind in ("*.py", "*.cpp", "*.h") for file in HERE.glob(kind))
     text = b"".join(file.read_bytes() for file in files)
     tag = f"{sys.implementation.cache_tag}-{os.uname().machine}"
@@ -48,7 +47,7 @@ def built():
 
 
 class _Card:
-    """The emulated libraries, loaded once, before CuPy asks for those of their names."""
+    """The emulated libraries, loaded once, before CuPy loads libraries with their names."""
 
     def __init__(self):
         import importlib.metadata
@@ -77,15 +76,15 @@ class _Card:
 
 
 class _Finder:
-    """Puts our two modules in the place of CuPy's, and g++ behind its compiler."""
+    """An import finder that replaces two of CuPy's modules, and adds g++ to CuPy's compiler."""
 
     card = None
 
     def find_spec(self, name, path=None, target=None):
         if name == "cupy":
-            os.environ["CUPY_CACHE_DIR"] = str(card().folder / "kernels")
+            os.environ["CUPY_CACHE_DIR"] = str(find_card().folder / "kernels")
         if name in OURS:
-            file = str(card().folder / OURS[name])
+            file = str(find_card().folder / OURS[name])
             loader = importlib.machinery.ExtensionFileLoader(name, file)
             return importlib.util.spec_from_file_location(name, file, loader=loader)
         if name == "cupy.cuda.thrust":
@@ -102,39 +101,38 @@ class _Finder:
 def _patch_compiler(module):
     from tests.tools.cupy_on_cpu import kernels
 
-    kernels.patch(module, card().folder)
+    kernels.patch(module, find_card().folder)
 
 
 def _leave_out_cubs_blocks(cupy):
-    """CUB's block reductions are C++ templates: CuPy's own kernels take their place."""
+    """Disable CUB's block reductions (C++ templates), so that CuPy uses its own kernels."""
     cupy._core.set_reduction_accelerators([])
 
 
 AFTER = {"cupy.cuda.compiler": _patch_compiler, "cupy": _leave_out_cubs_blocks}
 
 
-def card():
+def find_card():
     if _Finder.card is None:
         _Finder.card = _Card()
     return _Finder.card
 
 
 def install():
-    """Makes every later `import cupy` of this process one without a GPU. VENV's Python calls
-    it when it starts (build.py)."""
+    """Make later imports of cupy load the emulation. VENV's Python calls this at its start."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def installed():
-    """Whether this Python's CuPy is an emulated one."""
+    """Return True if `import cupy` loads the emulation."""
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
 @contextlib.contextmanager
 def record():
-    """Collects the card's events in the block; they are there when it ends. Not nested."""
-    driver, events = card().driver, Events()
+    """Yield a list of Events, filled with the operations of the block at its end. Don't nest it."""
+    driver, events = find_card().driver, Events()
     driver.fake_record(1)
     try:
         yield events

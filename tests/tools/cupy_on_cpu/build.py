@@ -1,8 +1,8 @@
-"""Makes this Python's CuPy one without a GPU: python -m venv VENV && VENV/bin/python build.py
+"""Install the CPU emulation of CuPy: python -m venv VENV && VENV/bin/python build.py
 
-Installs CuPy's wheel and what NVRTC needs, builds the emulated card from CuPy's sources unless
-that has been done before, and has VENV's Python load it when it starts. VENV must be a virtual
-environment, and CuPy in it this emulation's own.
+Installs the packages of CuPy and NVRTC. Builds the emulated libraries from CuPy's sources, if they
+are not built yet. VENV's Python then loads them at its start. VENV must be a virtual environment,
+and its CuPy must belong to this emulation.
 """
 
 import os
@@ -48,13 +48,13 @@ def pip(*arguments, **environment):
     run(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, **environment)
 
 
-def symbols(file, *options):
-    """The names nm lists, without their versions."""
+def list_symbols(file, *options):
+    """Return the names that the program nm lists, without their versions."""
     return {line.split()[-1].split("@")[0] for line in run("nm", *options, file).splitlines()}
 
 
 class Build:
-    """One build: `scratch` for what is needed meanwhile, `made` for what is kept."""
+    """A build with a folder `scratch` for temporary files and a folder `made` for the results."""
 
     def __init__(self, scratch):
         self.scratch, self.made, self.tools = scratch, scratch / "made", scratch / "tools"
@@ -75,11 +75,11 @@ class Build:
         return target
 
     def shared(self, name, *parts):
-        """A library, or a module of Python's, that is kept."""
+        """Compile a shared library, or an extension module of Python, into `made`."""
         return self.gxx(self.made / name, "-shared", f"-Wl,-soname,{name}", *parts)
 
     def cython(self, module):
-        """One of CuPy's modules, translated and compiled as CuPy does it."""
+        """Translate and compile one of CuPy's modules as CuPy does it."""
         source, made = self.source / module, self.scratch / f"{Path(module).stem}_pyx.cpp"
         constants = [f"-E{name}={value!r}" for name, value in CONSTANTS.items()]
         run(sys.executable, "-m", "cython", "--cplus", "-3", *constants, "-X", "binding=False",
@@ -88,8 +88,7 @@ class Build:
         return self.gxx(made.with_suffix(".o"), "-c", made, f"-I{source.parent}")
 
     def stubs(self, name, wanted, defined, status):
-        """A source for the calls that CuPy knows and we do not define: refused by name with
-        `status`, or right without doing anything."""
+        """Return C source for missing functions that return `status`, or succeed without effect."""
         def body(call):
             return "return 0;" if call in NOTHING else f'return fake_refuse("{call}", {status});'
 
@@ -109,12 +108,12 @@ class Build:
         driver = (self.source / "cupy_backends/cuda/api/_driver_extern.pxi").read_text()
         names = re.findall(r"_L\.get\(f?'(\w+)", driver)
         calls = {f"cu{name}{version}" for name in names for version in ("", "_v2")}
-        calls |= {name for name in symbols(runtime, "-u") if name.startswith("cuda")}
-        rest = self.stubs("runtime", calls, symbols(fake, "--defined-only"), 801)
+        calls |= {name for name in list_symbols(runtime, "-u") if name.startswith("cuda")}
+        rest = self.stubs("runtime", calls, list_symbols(fake, "--defined-only"), 801)
         card = self.shared("libcuda.so.1", fake, rest, "-ldl")
         module, = SITE.glob("cupy_backends/cuda/libs/cublas.*.so")
-        calls = {name for name in symbols(module, "-D", "-u") if name.startswith("cublas")}
-        rest = self.stubs("blas", calls, symbols(blas, "--defined-only"), 15)
+        calls = {name for name in list_symbols(module, "-D", "-u") if name.startswith("cublas")}
+        rest = self.stubs("blas", calls, list_symbols(blas, "--defined-only"), 15)
         versions, empty = self.scratch / "versions", self.scratch / "empty.cpp"
         versions.write_text("libcublas.so.12 { *; };\n")
         self.shared("libcublas.so.12", f"-Wl,--version-script={versions}", blas, rest, card)
@@ -126,8 +125,8 @@ class Build:
             HERE / "shim.h", "-o", self.made / "shim.h.gch")
 
 
-def refusal():
-    """Why this Python cannot have it, or None."""
+def explain_refusal():
+    """Return the reason why this Python can't have the emulation, or None."""
     if sys.prefix == sys.base_prefix:
         return "this Python is no virtual environment; make one: python -m venv VENV"
     if not START.exists() and list(SITE.glob("cupy_cuda*")):
@@ -139,7 +138,7 @@ def refusal():
 
 
 def main():
-    began, why = time.time(), refusal()
+    began, why = time.time(), explain_refusal()
     if why:
         sys.exit(f"build.py: {why}")
     START.touch()                                   # from here on this environment is ours

@@ -1,6 +1,6 @@
-"""Each kernel CuPy writes: compiled by the real NVRTC, then by g++ as a host library.
+"""Compile each of CuPy's kernels by NVRTC as a check, then by g++ as a library for the CPU.
 
-The library takes the cubin's place, in CuPy's own disk cache too; runtime.cpp loads it.
+The library takes the place of the GPU code, also in CuPy's disk cache; runtime.cpp loads it.
 """
 
 import re
@@ -39,11 +39,11 @@ REDUCTION = [
 
 
 class NotFaked(NotImplementedError):
-    """Something of CUDA that cupy_on_cpu cannot run."""
+    """A CUDA feature that cupy_on_cpu does not emulate."""
 
 
 def as_host_code(source):
-    """The source for g++, and how its kernels are launched."""
+    """Return the C++ source for g++, and a description of how its kernels are launched."""
     names = KERNEL.findall(source)
     if not names:
         raise NotFaked('cupy_on_cpu: a kernel that is not extern "C" (a template: products of '
@@ -70,7 +70,7 @@ def as_host_code(source):
 
 
 def host_library(source, options, folder):
-    """The bytes of the compiled library."""
+    """Return the bytes of the compiled shared library."""
     code, name = as_host_code(source)
     import cupy
 
@@ -86,14 +86,14 @@ def host_library(source, options, folder):
 
 
 def includes(cupy_file):
-    """g++'s options for the headers in CuPy's wheel."""
+    """Return g++'s options for the headers in CuPy's package."""
     base = Path(cupy_file).parent / "_core/include"
     cccl = base / "cupy/_cccl"
     return [f"-I{folder}" for folder in (base, cccl / "thrust", cccl / "libcudacxx", cccl / "cub")]
 
 
 def patch(compiler, folder):
-    """Let cupy.cuda.compiler go on to g++ after NVRTC."""
+    """Make cupy.cuda.compiler call g++ after NVRTC."""
     nvrtc = compiler._compile_using_nvrtc_no_warning
 
     def compile_twice(source, options=(), *rest, **more):
