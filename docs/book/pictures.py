@@ -304,3 +304,11 @@ def further(record):
     lines = {"rotated": record["turned"], "added": record["added"]}
     return drawing.draw_curves(record["places"], lines, xticks=(12, 24, 36),
                                xlabel="position / accuracy", **SHARES)
+
+
+def fall(record):
+    step, log_loss = np.array(record["step"]), np.array(record["log_loss"])
+    line = log_loss[step == 5000] - (step - 5000) / 2000
+    return drawing.draw_curves(step, {"measured": np.exp(log_loss),
+                                      "factor e every 2000 steps": np.exp(line)}, yscale="log",
+                               xlabel="training step / loss", xticks=(4000, 6000, 8000, 10_000))

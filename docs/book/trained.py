@@ -407,7 +407,7 @@ def gpt():
     return {"said": said, "losses": rounded(losses[::10])}
 
 
-# -- chapters 14 to 18: two paths, a wrong greedy choice, ranks, a late addition, longer lines
+# -- chapters 14 to 19: two paths, a wrong greedy choice, ranks, late addition, lines, a fall
 
 CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
@@ -511,6 +511,22 @@ def further():
     return found
 
 
+def fall():
+    """Return training losses of stored runs of the study: the default LSTM after memorising.
+
+    log_loss        the logarithm of the loss with seed 42, from step 3000 on
+    steps_for_e     for each seed, the steps in which the loss falls by a factor e, as an average
+                    from step 5000 to step 10,000
+    """
+    runs = Study().runs("lstm")
+    log_loss = np.log(runs.values["train_loss"].astype(float))
+    from_5000, to_10000 = (log_loss[:, runs.step == step][:, 0] for step in (5000, 10_000))
+    late = runs.step >= 3000
+    return {"step": runs.step[late].tolist(),
+            "log_loss": rounded(log_loss[runs.seeds.index(42), late]),
+            "steps_for_e": rounded(5000 / (from_5000 - to_10000), 0)}
+
+
 MODELS = {function.__name__: function for function in (
     thermometers, bends, letters, week, switch, brackets, names, meanings, depth, dates, heads,
-    blocks, gpt, valley, sentences, ranks, late, further)}
+    blocks, gpt, valley, sentences, ranks, late, further, fall)}

@@ -19,17 +19,19 @@ from docs.book import chapter, checks
 LETTER = r"(?:\\(?:hat|tilde|dot|bar) )?(?<![A-Za-z\\])[A-Za-z]"
 # (label, kind, the part that is changed): why what is printed then holds, or bounds, too.
 NORM, SAME, ZERO = ("a norm of what is turned", "what is equal by the premise", "0 is 0, turned")
+STABLE = r"dz_j = \Big(\frac{1}{S} - \frac{q_j}{s(z_y)}\Big)\, s'(z_j)"
 SPREAD = r"\dot v = \frac{2}{D} \sum_k (x_k - \mu)(\dot x_k - \dot\mu)"
 TRUE = {
     ("softmax-2", "sign", None): "c may be any number",
     ("heads-11", "sign", None): "both gradients are zero",
     ("heads-11", "factor", None): "both gradients are zero",
-    ("grokking-15", "sign", None): "theta and g_perp are orthogonal: their sum is as long",
+    ("research-8", "sign", None): "theta and g_perp are orthogonal: their sum is as long",
     ("rnn-9", "transpose", None): NORM,
-    ("grokking-18", "transpose", None): NORM,
+    ("research-11", "transpose", None): NORM,
     ("gru-11", "index", r"row\quad h[_t -> _{t-1}] = h_{t-1}"): SAME,
     ("gru-13", "index", r"|h[_t -> _{t-1}]| \le \max"): "a maximum bounds what it is of",
-    ("grokking-12", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
+    ("research-5", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
+    (f"19: {STABLE}", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
     ("llama-2", "transpose", r" = R_0 = I[ -> ^\top]"): "the identity is its own",
     ("lstm-14", "transpose", r"f[ -> ^\top] = 0 \;\Ri"): ZERO,
     ("gru-11", "transpose", r"z[ -> ^\top] = 0 \quad"): ZERO,
@@ -48,8 +50,8 @@ TRUE = {
     ("heads-8", "letter", "Q = [K -> Q] = V = x \\"): SAME,
     ("heads-8", "letter", r"Q = K = [V -> x] = x \quad"): SAME,
     ("heads-8", "letter", r"= K = V = [x -> K] \quad\Rig"): SAME,
-    ("grokking-10", "number", r" \frac{1}{[2 -> 3]} \Big\rfl"): "a whole number and a third, cut",
-    ("grokking-16", "number", r"\quad \mu_[0 -> 1] = g_1, \q"): "the mean of twice the same",
+    ("research-3", "number", r" \frac{1}{[2 -> 3]} \Big\rfl"): "a whole number and a third, cut",
+    ("research-9", "number", r"\quad \mu_[0 -> 1] = g_1, \q"): "the mean of twice the same",
     (f"9: {SPREAD}", "sign", r"um_k (x_k [- -> +] \mu)(\dot"): "the second factors sum to 0",
     (f"9: {SPREAD}", "sign", r"(\dot x_k [- -> +] \dot\mu)"): "the first factors sum to 0",
 }

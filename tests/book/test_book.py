@@ -60,7 +60,7 @@ def test_a_chapter_has_its_form(path):
 
 
 @pytest.mark.parametrize("path", [       # the slowest is tried when the book is built
-    pytest.param(path, marks=pytest.mark.slow) if "grokking" in path.stem else path
+    pytest.param(path, marks=pytest.mark.slow) if "research" in path.stem else path
     for path in PATHS], ids=NAMES)
 def test_equations_hold_and_are_cited_by_the_source(path):
     chapter = read_chapter(path)

@@ -14,7 +14,7 @@ REL = 1e-9          # the allowed relative error
 OFF = 1e-6          # an error of this size has to be noticed
 
 
-def relative_error(a, b):
+def compare(a, b):
     """Return the largest difference of two float64 arrays, divided by the largest entry of b."""
     a, b = np.asarray(a), np.asarray(b)
     assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
@@ -40,9 +40,9 @@ class Close:
     sharp: int = 0
 
     def __call__(self, a, b, rel=REL):
-        error = relative_error(a, b)
+        error = compare(a, b)
         self.count += 1
-        self.sharp += relative_error(np.asarray(a) * (1 + OFF), b) > rel
+        self.sharp += compare(np.asarray(a) * (1 + OFF), b) > rel
         if error <= rel:                                # `assert not close(...)` is a check too
             self.worst = max(self.worst, error)
         return error <= rel
@@ -105,7 +105,7 @@ class Equation:
         if op in ("=", "<-"):
             self.close.sharp += right == Number(0.0)
             assert self.close(a, b, rel), (
-                f"{self.tex} does not hold: the sides differ by {relative_error(a, b):.1e}")
+                f"{self.tex} does not hold: the sides differ by {compare(a, b):.1e}")
         else:
             near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"

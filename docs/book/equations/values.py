@@ -23,7 +23,8 @@ class Values:
 
     `\\hat x_k` is `x_hat` with the index k, `dW_x` is `dW_x`, `h_{t-1}` is `h_prev`, `x'` is
     `x_prime`, `g.backward` is `g_backward`. If `given` has a range or list for an index, it takes
-    these values; else they follow from the shapes. Arrays, lists, dicts and functions can be indexed.
+    these values; else they follow from the shapes. Arrays, lists, dicts and functions can be
+    indexed.
     """
 
     def __init__(self, given, around):
