@@ -210,7 +210,7 @@ def checked_key_mask(key_mask, shape, owner):
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
     if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
         raise InputError(f"{owner}: key_mask is {describe(mask)}; it must be bool "
-                         f"{tuple(shape)}, like the ids, True for valid tokens")
+                         f"{tuple(shape)}, the shape of the ids, and True for valid tokens")
     return mask
 
 

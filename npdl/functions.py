@@ -199,7 +199,7 @@ def mask_steps(x, lengths, owner):
 
 
 def h_of(state):
-    """Return h of a state h or (h, c)."""
+    """Return the array h of a state, which is h itself or a pair (h, c)."""
     return state[0] if isinstance(state, tuple) else state
 
 

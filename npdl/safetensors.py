@@ -68,9 +68,9 @@ class SafetensorsFile:
                 size = os.fstat(file.fileno()).st_size
                 length = int.from_bytes(file.read(8), "little")
                 if size < 8 or length > size - 8:
-                    raise ValueError(f"it has {size:,} bytes, which is less than the "
-                                     f"{length:,} + 8 of its header: it is cut short, or "
-                                     "not a safetensors file")
+                    raise ValueError(f"it has {size:,} bytes, but its header alone has "
+                                     f"{length + 8:,}: it is cut short, or not a "
+                                     "safetensors file")
                 if length > LARGEST_JSON:
                     raise ValueError(f"its header has more than {LARGEST_JSON >> 20} MiB")
                 self.entries = _parse_entries(parse_json(file.read(length)), 8 + length, size)
@@ -207,5 +207,5 @@ def write(path, arrays, metadata=None):
 
 
 def to_numpy(array):
-    """Return `array`, or the array that it returns if it is a function, as a NumPy array."""
+    """Return a NumPy array. `array` is an array, or a function that returns one."""
     return to_host(array() if callable(array) else array)

@@ -18,7 +18,7 @@ from experiments.study.runs import Study
 from npdl.adapt.models import add_lora
 from npdl.data.dates import Dates
 from npdl.decoding.beam import beam_search
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.sampling import greedy
 from npdl.functions import softmax
 from npdl.layers.sequential import first
@@ -400,7 +400,7 @@ def gpt():
 
     def listen(step):
         if step in (0, 100, 800):
-            best, = greedy(continuation(model, LETTERS.ids("twenty one ")), 32)
+            best, = greedy(make_scorer(model, LETTERS.ids("twenty one ")), 32)
             said[step] = "".join(LETTERS.words[k] for k in best.tokens)
 
     losses = train_to_count(model, 800, listen, S=44, B=8)
@@ -443,7 +443,7 @@ def sentences():
     ids = np.array([words.ids(["start", *text]) for text in texts])
     model = npdl.LSTMLM(len(words), 12, 1, 12, rng=0, dtype="float64")
     fit(model, lambda step: (ids[:, :-1], ids[:, 1:]), 250, 2e-2)
-    scorer = continuation(model, words.ids(["start"]))
+    scorer = make_scorer(model, words.ids(["start"]))
     first, = greedy(scorer, 5, eos=int(words.ids(["."])[0]))
     wide = beam_search(scorer, 2, 5, eos=int(words.ids(["."])[0]))
 

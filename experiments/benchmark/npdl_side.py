@@ -9,7 +9,7 @@ from experiments.benchmark.cases import make_batches
 from npdl import backend
 from npdl.adapt import add_lora
 from npdl.decoding import greedy
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW, matrices_only
@@ -66,7 +66,7 @@ def make_decoding(folder, tokens, threads):
     model = load(folder).model
 
     def step():
-        return greedy(continuation(model, PROMPT), tokens)[0].log_prob
+        return greedy(make_scorer(model, PROMPT), tokens)[0].log_prob
 
     return step, None
 

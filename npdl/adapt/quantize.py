@@ -39,7 +39,7 @@ NF4 = normal_float()
 
 
 def quantize(W, bits=4, rounding="floor", block=None):
-    """Return the codes of W (integers with the shape of W) and the step sizes (n,).
+    """Return the codes of W (integers with the shape of W) and the step sizes, one for each block.
 
     bits      m, from 2 to 16; the codes are from -(2^(m-1) - 1) to 2^(m-1) - 1
     rounding  "floor", "nearest" (halves to even), or "nf4" for m = 4. With "nf4", the code is the

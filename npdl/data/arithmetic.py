@@ -185,7 +185,7 @@ class ModularArithmetic:
 
 
 def batch_indices(n, batch_size, step, seed):
-    """Return the indices (int64, 1-D) of the batch of update `step` (from 0) among n examples.
+    """Return the indices (int64, 1-D) of the examples in the batch of training step `step` >= 0.
 
     Each epoch is a permutation that depends on (seed, epoch). It is split into batches of
     `batch_size`; the last batch may be smaller. The result depends only on the arguments, so a run

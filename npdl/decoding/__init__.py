@@ -1,7 +1,7 @@
 """Decoding: greedy, beam search, exhaustive search and sampling.
 
 Every method takes a `Scorer`, which returns the log-probabilities of the next tokens. A `Tree` is a
-Scorer whose probabilities are given as data. npdl.decoding.continuation makes the Scorer of a
+Scorer whose probabilities are given as data. npdl.decoding.model_scorers makes the Scorer of a
 model.
 """
 

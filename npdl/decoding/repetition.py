@@ -16,7 +16,7 @@ class PenalisedRepetition(Scorer):
     z are the model's logits, and v is a token in the prompt or in the generated text. For all other
     tokens, z'_v = z_v. Keskar et al. 2019, arXiv:1909.05858, divide every logit. Most programs
     multiply negative logits instead, because a division would make these tokens more probable.
-    `scorer` is the Scorer of a model (npdl.decoding.continuation). Raises InputError for another
+    `scorer` is the Scorer of a model (npdl.decoding.model_scorers). Raises InputError for another
     Scorer, and if `penalty` is not above 0.
     """
 

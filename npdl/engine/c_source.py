@@ -235,7 +235,7 @@ class GroupSource:
 
 
 class Loop:
-    """A loop along a row that is being written.
+    """A C loop along a row, whose lines are still being generated.
 
     before      lines in front of the loop
     reductions  an operator and a variable for each reduction, such as "+:s1"

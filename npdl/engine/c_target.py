@@ -15,7 +15,7 @@ from npdl.engine.schedule import schedule
 
 
 class CCalls(Calls):
-    """The calls of a recording. Each group that can be written in C is one C function."""
+    """The calls that replay a recording: a C function for each group that can be written in C."""
 
     def __init__(self, operations, results):
         groups = schedule(operations, results)

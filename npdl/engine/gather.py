@@ -53,7 +53,7 @@ def _is_row_lookup(op):
 
 
 def _find_lookup(x, takes, writes, now):
-    """Return (table, index) if the view x (M, D) holds rows that were looked up in a smaller table.
+    """Return (table, index) if x (M, D) is table[index], for a table with fewer than M rows.
 
     Otherwise, or if the table or the index has changed since the look-up, return None.
     """
@@ -103,9 +103,9 @@ def _rewrite_backward(op, takes, writes, now):
 
 
 def _rewrite_sum(op, writes, readers, now):
-    """Replace a sum of the rows of dx = dy @ W.T by a product of sums of the rows of dy.
+    """Replace a sum of rows of dx = dy @ W.T: first sum the rows of dy, then multiply by W.T.
 
-    Return None if dx is also read elsewhere, or has less than twice as many rows as the sum.
+    Return None if dx is also read elsewhere, or if the sum has more than half as many rows as dx.
     """
     dx, index = op.inputs
     simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous

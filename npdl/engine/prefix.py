@@ -269,8 +269,8 @@ class Prefixes:
         `inputs` is (ids,), and `targets` is (targets, counted). No `options` are allowed.
         """
         if options:
-            raise InputError(f"share_prefixes: the step takes no {', '.join(options)}; omit it, "
-                             "or give share_prefixes=False")
+            raise InputError(f"share_prefixes: the step takes no {', '.join(options)}; leave "
+                             "out this option, or give share_prefixes=False")
         batch = *inputs, *targets                               # ids, targets, counted
         if len(self._batch) != 3 or not all(map(np.array_equal, batch, self._batch)):
             checked_tokens(batch[0], type(model).__name__, getattr(model, "max_len", None),

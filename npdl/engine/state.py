@@ -3,7 +3,7 @@
     mirror = Mirror(recorder, varying=set())
     model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
     mirror.collect_assignments()                        # find what the step assigned to the copies
-    mirror.apply_assignments()                          # assign it to the originals
+    mirror.apply_to_originals()                         # assign it to the originals
 
 While a step is recorded, no attribute of an original is assigned. So after an interrupt the
 originals contain no recorded arrays. The memory is shared: if the step writes into a parameter, it
@@ -139,7 +139,7 @@ class Mirror:
         for old, new in moves:
             old[...] = new
 
-    def apply_assignments(self):
+    def apply_to_originals(self):
         """Repeat on the originals the assignments that the step made to the copies."""
         for container, key, value in self.assignments:
             if isinstance(container, list) and key >= len(container):

@@ -152,7 +152,7 @@ class Recording:
             self.mirror.collect_assignments()
         self._answer = answer
         if not self.mirror.keeps_structure:       # the next step is recorded again
-            self.mirror.apply_assignments()
+            self.mirror.apply_to_originals()
             recorder.upload_state()
             return
         recorder.roll_back()            # replay the first step, too, so that all steps round alike
@@ -166,7 +166,7 @@ class Recording:
             self.program, self.answer = None, step.run_plain(arguments)
 
     def _wrap_argument(self, value):
-        """Return an argument, recorded if it is an array, a float or a generator."""
+        """Return an argument; arrays, floats and generators are wrapped to be recorded."""
         if isinstance(value, np.ndarray):
             copy = np.array(value)
             recorded = self.recorder.wrap(copy, "input")

@@ -31,10 +31,10 @@ def to_wide_floats(x):
 
 
 def centred(x, axes):
-    """Return x - mean, mean and biased variance. The means are over `axes`, which keep length 1.
+    """Return (x - mean, mean, biased variance). The means are over `axes`, which keep length 1.
 
-    The mean of large numbers has a rounding error, which would increase the variance. So the mean
-    of x - mean is subtracted, too.
+    The mean of large numbers has a rounding error, which would increase the variance. So the
+    mean of the difference is subtracted once more.
     """
     mean = mean_over(x, axes)
     rest = mean_over(x - mean, axes)

@@ -18,7 +18,7 @@ def is_float(value):
 def leaves(nested, path=""):
     """Yield (path, array) for the float arrays in nested containers, with paths such as "1.W"."""
     if is_nested(nested) or isinstance(nested, Cache):
-        for name, item in _list_items(nested):
+        for name, item in _top_level_items(nested):
             yield from leaves(item, f"{path}.{name}" if path else str(name))
     elif is_float(nested):
         yield path or "0", nested
@@ -30,7 +30,7 @@ def is_nested(value):
         dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
-def _list_items(nested):
+def _top_level_items(nested):
     """Return pairs (name, item) of a tuple, list, dict, Cache or dataclass."""
     if isinstance(nested, (dict, Cache)):
         return (nested if isinstance(nested, dict) else vars(nested)).items()
@@ -55,7 +55,7 @@ def as_tuple(value):
 def map_leaves(nested, change):
     """Return a copy of a nested structure with change(leaf) in place of each array or number."""
     if is_nested(nested):
-        return rebuild(nested, [map_leaves(item, change) for _, item in _list_items(nested)])
+        return rebuild(nested, [map_leaves(item, change) for _, item in _top_level_items(nested)])
     return change(nested)
 
 
@@ -103,7 +103,7 @@ def select_paths(nested, used, zeros=False, path=""):
         unused = np.zeros_like(nested) if zeros and nested is not None else None
         return nested if (path or "0") in used else unused
     return rebuild(nested, [select_paths(item, used, zeros, f"{path}.{name}" if path else str(name))
-                            for name, item in _list_items(nested)])
+                            for name, item in _top_level_items(nested)])
 
 
 @contextlib.contextmanager
@@ -134,7 +134,7 @@ def is_equal(a, b):
     if type(a) is not type(b):
         return False
     if is_nested(a):
-        one, two = list(_list_items(a)), list(_list_items(b))
+        one, two = list(_top_level_items(a)), list(_top_level_items(b))
         return len(one) == len(two) and all(
             x == y and is_equal(v, w) for (x, v), (y, w) in zip(one, two, strict=True))
     return np.array_equal(a, b, equal_nan=is_float(a))

@@ -56,7 +56,7 @@ class Batch:
 
 
 class PlainEngine:
-    """Runs npdl's layers as they are, on every position. BLAS uses `blas_threads` threads."""
+    """Runs npdl's layers without recording them. BLAS uses `blas_threads` threads."""
 
     name = "plain"
 
@@ -107,7 +107,8 @@ class PlainEngine:
 class RecordedEngine(PlainEngine):
     """Records a step of the layers and replays it (npdl.engine.compile_step) in `threads` threads.
 
-    If the loss mask hides some positions, each distinct prefix of the sequences is computed once.
+    Sequences with the same beginning (prefix) share its computation if the loss mask hides
+    positions.
     """
 
     name = "recorded"
@@ -160,9 +161,9 @@ def measure(model, inputs, targets, counted):
 
 
 def measure_prefixes(model, rows, entries, targets, counted):
-    """Compute `measure` with logits of the distinct prefixes `rows` only (npdl.engine.prefix).
+    """Return what `measure` returns, with each distinct prefix computed once (npdl.engine.prefix).
 
-    entries  (B, C), the row of the logits (M, V) that predicts each of the targets (B, C)
+    entries  (B, C), for each of the targets (B, C) the index of its row in the logits (M, V)
     """
     logits, _ = model_on_rows(model).forward(rows)              # logits (M, V)
     return compute_measures(logits[entries], most_probable(logits)[entries], targets, counted)

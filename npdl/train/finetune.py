@@ -41,8 +41,8 @@ def finetune_config(run, adapters, overrides, folder="the run"):
         raise InputError(f"{folder} is a run of a real model; write the model into a folder "
                          "(--merge) and fine-tune that folder")
     if base.adapters is not None:
-        raise InputError(f"{folder} has adapters already; fine-tune the run that they were "
-                         "added to")
+        raise InputError(f"{folder} has adapters already; fine-tune the original run, which has "
+                         "none")
     settings = {name: getattr(base, name) for name in INHERITED
                 if name in setting_names(type(base))}
     if base.text is None:

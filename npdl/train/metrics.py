@@ -77,10 +77,10 @@ def _parse_record(line):
     """Return the record on a line. Raise ValueError if it is invalid."""
     record = json.loads(line, parse_constant=reject_constant)
     if not isinstance(record, dict) or type(record.get("step")) is not int or record["step"] < 0:
-        raise ValueError("it has no step, an integer that is 0 or more")
+        raise ValueError("it has no step; a step is an integer, 0 or more")
     for name in METRICS:
         if type(record.get(name, 0.0)) not in (int, float, type(None)):
-            raise ValueError(f"its {name} is not a number")
+            raise ValueError(f"the value of {name} is not a number")
     return record
 
 

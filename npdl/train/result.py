@@ -6,7 +6,7 @@ from npdl.backend import is_host
 from npdl.cli.console import print_text
 from npdl.cli.process import peak_memory
 from npdl.decoding import sample
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.init import generator
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
@@ -62,7 +62,7 @@ def sample_lines(model, vocabulary, window, seed=0):
         options = {"keep": model.max_len // 2}
     else:
         options = {} if isinstance(model, LSTMLM) else {"window": window}
-    [hypothesis] = sample(continuation(model, ids, **options), tokens, generator(seed), None, 1,
+    [hypothesis] = sample(make_scorer(model, ids, **options), tokens, generator(seed), None, 1,
                           temperature=0.8)
     lines = [line[start : start + SAMPLE_WIDTH]
              for line in vocabulary.decode(hypothesis.tokens).split("\n") if line.strip()

@@ -12,7 +12,7 @@ from npdl.adapt import add_lora, merge_lora
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.backend import stream
 from npdl.data.text import draw_windows, split_text
-from npdl.decoding.continuation import RecomputedSeq2Seq
+from npdl.decoding.model_scorers import RecomputedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh

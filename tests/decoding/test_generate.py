@@ -5,8 +5,8 @@ import pytest
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.decoding import beam_search, greedy
-from npdl.decoding.continuation import RecomputedSeq2Seq, continuation
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
+from npdl.decoding.model_scorers import RecomputedSeq2Seq, make_scorer
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.rotary import Llama3Scaling
@@ -93,7 +93,7 @@ def assert_same_walk(first, second, steps=9, seed=1):
 @every_model
 @pytest.mark.parametrize("prompt", [[1, 2, 3, 4], [5], [[1, 2], [3, 4], [6, 6]]], ids=str)
 def test_cached_and_uncached_log_probabilities_agree(model, prompt):
-    assert_same_walk(continuation(model, prompt), Recomputed(model, prompt))
+    assert_same_walk(make_scorer(model, prompt), Recomputed(model, prompt))
 
 
 @pytest.mark.parametrize("model, valid", [
@@ -102,7 +102,7 @@ def test_cached_and_uncached_log_probabilities_agree(model, prompt):
     (LSTMSeq2Seq(V, V, 16, 2), None), (LSTMSeq2Seq(V, V, 16, 2), [2]),
 ])
 def test_encoder_decoders_continue_a_target(model, valid):
-    scorer = continuation(randomised(model), [3, 1, 4], first=[1, 2], valid=valid)
+    scorer = make_scorer(randomised(model), [3, 1, 4], first=[1, 2], valid=valid)
     _, state = scorer.start()
     rows, _ = scorer.advance(state, np.array([0, 0]), np.array([5, 6]))
     twice = None if valid is None else np.repeat(valid, 2, 0)
@@ -112,7 +112,7 @@ def test_encoder_decoders_continue_a_target(model, valid):
 
 def test_a_state_is_not_changed_by_advancing():
     for _, model in MODELS:
-        scorer = continuation(model, [1, 2])
+        scorer = make_scorer(model, [1, 2])
         _, state = scorer.start()
         first, _ = scorer.advance(state, np.array([0]), np.array([3]))
         _, other = scorer.advance(state, np.array([0, 0]), np.array([4, 5]))
@@ -152,7 +152,7 @@ def test_a_step_computes_one_position(monkeypatch):
 def test_past_max_len_the_window_slides(options):
     for model in (gpt(max_len=6, **options), llama(max_len=6)):
         for prompt in ([1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 1]):
-            assert_same_walk(continuation(model, prompt), Recomputed(model, prompt, window=6), 12)
+            assert_same_walk(make_scorer(model, prompt), Recomputed(model, prompt, window=6), 12)
 
 
 def test_a_shorter_context_after_each_move():

@@ -7,9 +7,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from npdl.decoding import Tree, beam_search, greedy, language_models, sample
-from npdl.decoding.continuation import continuation
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.language_models import Recomputed
+from npdl.decoding.model_scorers import make_scorer
 from npdl.errors import InputError
 from npdl.models.llama import Llama
 from tests.decoding.test_generate import V, assert_same_walk, gpt, llama, lstm
@@ -28,19 +28,19 @@ def test_memory_is_made_once_if_it_is_enough(make, monkeypatch):
 
     monkeypatch.setattr(KVCache, "__init__", counted)
     monkeypatch.setattr(language_models, "ROOM", 10)
-    (found,) = greedy(continuation(make(), [1, 2, 3]), 10)
+    (found,) = greedy(make_scorer(make(), [1, 2, 3]), 10)
     assert len(found.tokens) == 10 and len(made) == 1
     assert made[0].keys.shape[3] == 13 and made[0].filled == 12     # the last token has no follower
     made.clear()
     monkeypatch.setattr(language_models, "ROOM", 1)
-    again = greedy(continuation(make(), [1, 2, 3]), 10)
+    again = greedy(make_scorer(make(), [1, 2, 3]), 10)
     assert [kv.keys.shape[3] for kv in made] == [4, 8, 16]  # doubled, up to max_len
     assert again == [found]
 
 
 def test_two_futures_of_one_state():
     """The first writes where the state's memory goes on, so the second has to copy."""
-    scorer = continuation(llama(), [1, 2])
+    scorer = make_scorer(llama(), [1, 2])
     _, state = scorer.start()
     _, first = scorer.advance(state, ONE, np.array([3]))
     _, second = scorer.advance(state, ONE, np.array([4]))
@@ -56,7 +56,7 @@ def test_two_futures_of_one_state():
 def test_a_prompt_in_parts_is_the_same_prompt(make, parts, monkeypatch):
     monkeypatch.setattr(language_models, "AT_ONCE", parts)
     model, prompt = make(), [[1, 2, 3, 4, 5], [6, 0, 1, 1, 2]]
-    assert_same_walk(continuation(model, prompt), Recomputed(model, prompt))
+    assert_same_walk(make_scorer(model, prompt), Recomputed(model, prompt))
 
 
 @pytest.mark.parametrize("make", [gpt, llama])
@@ -64,14 +64,14 @@ def test_a_long_prompt_takes_little_memory(make):
     """Its attention's weights, whole, are a number for each head and pair of tokens."""
     model, prompt = make(max_len=1024), np.arange(1024) % V
     tracemalloc.start()
-    continuation(model, prompt).start()
+    make_scorer(model, prompt).start()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 * 1024 * 1024 * 4                       # two heads' weights, once
 
 
 def test_each_token_is_told_as_it_is_chosen():
-    scorer, told = continuation(llama(), [[1], [2]]), []
+    scorer, told = make_scorer(llama(), [[1], [2]]), []
     found = greedy(scorer, 6, (0, 5), on_token=lambda *token: told.append((0, *token)))
     drawn = sample(scorer, 6, 3, (0, 5), 2, on_token=lambda *token: told.append((1, *token)))
     for i, hypotheses in enumerate((found, drawn)):
@@ -97,9 +97,9 @@ def test_one_row_has_one_blas_thread_and_the_setting_comes_back(make):
                 if library["user_api"] == "blas"]
 
     seen, before = [], threads()
-    greedy(continuation(make(), [1]), 2, on_token=lambda *_: seen.append(threads()))
-    greedy(continuation(make(), [[1], [2]]), 1, on_token=lambda *_: seen.append(threads()))
+    greedy(make_scorer(make(), [1]), 2, on_token=lambda *_: seen.append(threads()))
+    greedy(make_scorer(make(), [[1], [2]]), 1, on_token=lambda *_: seen.append(threads()))
     assert [set(each) for each in seen[:2]] == [{1}] * 2 and seen[2] == threads() == before
-    greedy(continuation(Llama(7, 512, 1, 4, 2, 1024), [1]), 1,
+    greedy(make_scorer(Llama(7, 512, 1, 4, 2, 1024), [1]), 1,
            on_token=lambda *_: seen.append(threads()))
     assert seen[-1] == before                                   # of large maps it has them all

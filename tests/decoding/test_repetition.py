@@ -5,7 +5,7 @@ import pytest
 
 from npdl import GPT, LSTMLM
 from npdl.decoding import Tree, greedy
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
 from npdl.errors import InputError
 from npdl.functions import log_softmax
@@ -25,7 +25,7 @@ def penalised(model, ids, penalty):
 @pytest.mark.parametrize("name", MODELS)
 def test_tokens_of_the_prompt_and_new_ones_are_penalised(name):
     model, prompt, penalty = MODELS[name], [1, 4, 2], 1.7
-    [found] = greedy(PenalisedRepetition(continuation(model, prompt), penalty), 8)
+    [found] = greedy(PenalisedRepetition(make_scorer(model, prompt), penalty), 8)
     ids, total = list(prompt), 0
     for token in found.tokens:
         log_probs = penalised(model, ids, penalty)
@@ -33,12 +33,12 @@ def test_tokens_of_the_prompt_and_new_ones_are_penalised(name):
         total += log_probs[token]
         ids.append(token)
     assert abs(found.log_prob - total) < 1e-5
-    [plain] = greedy(continuation(model, prompt), 8)
+    [plain] = greedy(make_scorer(model, prompt), 8)
     assert plain.tokens != found.tokens
 
 
 def test_invalid_penalties_and_scorers():
     with pytest.raises(InputError, match="penalty = 0"):
-        PenalisedRepetition(continuation(MODELS["GPT"], [1]), 0)
+        PenalisedRepetition(make_scorer(MODELS["GPT"], [1]), 0)
     with pytest.raises(InputError, match="a Tree has none"):
         PenalisedRepetition(Tree({"a": -0.5}), 1.2)

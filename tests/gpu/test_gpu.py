@@ -10,8 +10,8 @@ import pytest
 from npdl import backend
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
-from npdl.decoding.continuation import continuation
 from npdl.decoding.language_models import Recomputed
+from npdl.decoding.model_scorers import make_scorer
 from npdl.errors import BackendError, InputError
 from npdl.functions import sum_by_index
 from npdl.layers.embedding import Embedding
@@ -211,7 +211,7 @@ def model_of(name):
     return model
 
 
-@pytest.mark.parametrize("scorer", [continuation, Recomputed])
+@pytest.mark.parametrize("scorer", [make_scorer, Recomputed])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_decoder_finds_what_it_finds_on_numpy(name, scorer):
     model = model_of(name)
@@ -239,7 +239,7 @@ def test_decoding_waits_once_for_each_token(gpu, name):
 
     with backend.using("numpy"):
         model = model_of(name)
-    scorer = continuation(model.to_backend(), [[1, 2], [3, 4]])
+    scorer = make_scorer(model.to_backend(), [[1, 2], [3, 4]])
     (rows, state), count = waits(scorer.start)
     assert count == 1
     for step in range(10):                      # past the GPT's max_len, too

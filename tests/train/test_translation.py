@@ -8,7 +8,7 @@ import pytest
 from npdl.__main__ import main
 from npdl.data import dates
 from npdl.decoding import beam_search, greedy
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.train.config import SEQ2SEQ, Config
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
@@ -68,7 +68,7 @@ def test_held_out_dates_are_right_and_measured_as_greedy_decoding_gets_them(mode
     accuracy = trainer.task.measure(trainer.engine)["validation_accuracy"]
     right = 0
     for source, real, target in zip(part.source, part.source_real, part.targets, strict=True):
-        scorer = continuation(trainer.model, source[: real.sum()], first=[words.bos])
+        scorer = make_scorer(trainer.model, source[: real.sum()], first=[words.bos])
         [found] = greedy(scorer, 16, words.eos)
         right += found.tokens == tuple(target)
         assert beam_search(scorer, 1, 16, words.eos).best.tokens == found.tokens

@@ -135,9 +135,9 @@ class Subject:
                 return together != best
         if together == alone:
             return False
-        raise Uncheckable("forward returns several outputs. With the gradients of all outputs, "
-                          f"{self.name}.backward raises {together}; with that of the first output "
-                          f"alone, it raises {alone}. Give backward one argument for each gradient")
+        raise Uncheckable(f"forward returns several outputs, but {self.name}.backward accepts "
+                          f"neither their gradients together ({together}) nor only the first "
+                          f"gradient ({alone}). Give backward one argument for each gradient")
 
     def _try_backward(self, given):
         """Run backward with gradients for the outputs `given`; return FITS, RUNS or the error."""
@@ -256,9 +256,9 @@ class Subject:
             again = self.run()[0]
         if not is_equal(outputs, again):
             raise Uncheckable(f"{self.name}.forward returns other outputs in a second run on the "
-                              "same inputs; draw random numbers from NumPy's global generator, or "
-                              "from a generator that is an argument of forward or an attribute of "
-                              "the layer")
+                              "same inputs. If it draws random numbers, draw them from NumPy's "
+                              "global generator, or from a generator that is an argument of "
+                              "forward or an attribute of the layer")
         return outputs
 
     @contextlib.contextmanager

@@ -125,7 +125,7 @@ class Verdict:
         return self.right is True
 
     def __repr__(self):
-        """Return a table of the gradients, the worst one first, followed by all sentences."""
+        """Return a table of the gradients, the worst one first, and then the notes and faults."""
         width = max([len(row.name) for row in self.rows] + [8])
         texts = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
         texts += [f"{row.name:<{width}}  {row.text}" for row in sorted(

@@ -41,7 +41,7 @@ def blame_first_wrong(questions):
     return None
 
 
-def find_answer_line(questions, file):
+def describe_wrong_lines(questions, file):
     """Return {"line": text} with the lines that are most likely wrong, or "" for none."""
     report = blame_first_wrong(questions)
     return {"line": _format_lines(report) if report and report.line else ""}

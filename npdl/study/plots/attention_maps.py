@@ -3,7 +3,7 @@
 import numpy as np
 
 from npdl.decoding import greedy
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.errors import InputError
 from npdl.models import lstm_seq2seq, seq2seq
 from npdl.models.gpt import attentions
@@ -65,7 +65,7 @@ def plot_alignment(run, title, text=None):
     if text is None:
         [text], _ = run.task.data.draw(list(run.task.data.parts)[-1], 1, run.config.seed)
     source = words.encode(text)[None]
-    [found] = greedy(continuation(model, source, first=[words.bos]), MOST_TOKENS, words.eos)
+    [found] = greedy(make_scorer(model, source, first=[words.bos]), MOST_TOKENS, words.eos)
     _, cache = model.forward(source, np.array([[words.bos, *found.tokens[:-1]]]))
     if run.config.model == "seq2seq":
         A = seq2seq.attentions(cache)[2][0].mean(1)     # A (L, T, S), the mean over the heads

@@ -21,9 +21,9 @@ WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstrea
 class Mark:
     """The comparison of one value with a true gradient.
 
-    kind   "right", "wrong", or "upstream" if the line may only have read a wrong value
+    kind   "right", "wrong", or "upstream" if perhaps only a value that the line read is wrong
     error  the relative error of the value's inner product with a random direction
-    of     the variable of forward whose gradient the value is or should be, as source
+    of     the source of the variable of forward whose gradient this value should be
     call   the Call (npdl.study.step.record) in which this variable was computed
     line   the line number at which this variable was computed
     """

@@ -81,7 +81,7 @@ def summarise_arrays(nested):
 
 
 def _average_blocks(matrix):
-    """Return the means of a matrix's blocks, a matrix of at most SIDE x SIDE cells."""
+    """Divide a matrix into at most SIDE x SIDE blocks, and return the matrix of their means."""
     if 0 in matrix.shape:
         return np.zeros((1, 1))
     finite = np.isfinite(matrix)

@@ -58,7 +58,7 @@ class Budget:
 
 @contextlib.contextmanager
 def restore_attributes(layer):
-    """Restore the attributes of a layer and of its sublayers at the end of the block."""
+    """Restore the attributes of a layer and of its sublayers at the end of the `with` block."""
     held = [(vars(one), dict(vars(one))) for part in walk(layer) for one in (
         part, *(value for value in vars(part).values() if isinstance(value, NoBias)))]
     try:

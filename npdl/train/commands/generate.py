@@ -36,7 +36,7 @@ from npdl.cli.options import (
     setting,
 )
 from npdl.decoding import beam_search, greedy, sample
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
 from npdl.errors import InputError
 from npdl.init import generator
@@ -97,7 +97,7 @@ def add_arguments(p):
 class Source:
     """A model and its vocabulary or tokenizer (`words`), from a folder.
 
-    kind  a key of TOKENS
+    kind  "arithmetic", "dates", "text" or "model", the keys of TOKENS
     ends  the token that ends a text, a tuple of such tokens, or None
     """
 
@@ -177,7 +177,7 @@ def generate(source, prompt=None, method="greedy", on_token=None, **settings):
     options = {"keep": keep} if slides else {}
     if source.kind == "dates":
         options = {"first": [source.words.bos]}
-    scorer = continuation(model, ids, **options)
+    scorer = make_scorer(model, ids, **options)
     if chosen.repetition_penalty != 1:
         scorer = PenalisedRepetition(scorer, chosen.repetition_penalty)
     if method == "beam":

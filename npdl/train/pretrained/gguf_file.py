@@ -151,7 +151,7 @@ class GGUFWeights:
         }
 
     def _find_rope_scaling(self, kind):
-        """Return the value of rope_scaling in a config.json.
+        """Return the setting rope_scaling in the form of a config.json.
 
         The file of a Llama 3.1 to 3.3 contains only the divisors of the rotary frequencies. They
         must be those of a Llama3Scaling with the settings of these models.

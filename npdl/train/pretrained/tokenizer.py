@@ -324,7 +324,7 @@ def _tokenizer_from_gguf(about):
     if kind != "gpt2" or split not in SPLIT_PATTERNS:
         raise InputError(f"the file's tokenizer has model {str(kind)[:20]!r} and pre-tokenizer "
                          f"{str(split)[:20]!r}; supported: 'gpt2' with one of "
-                         f"{', '.join(SPLIT_PATTERNS)}. Or use a folder with {TOKENIZER}")
+                         f"{', '.join(SPLIT_PATTERNS)}; or use a folder with {TOKENIZER}")
     tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
     control, added = ([token for token, kind in zip(tokens, kinds, strict=True) if kind == wanted]
                       for wanted in (CONTROL, USER_DEFINED))

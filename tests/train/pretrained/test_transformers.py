@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="parity with transformers needs torch")
 
 from npdl.decoding import full_beam_search, greedy
-from npdl.decoding.continuation import continuation
+from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.study.relative_error import relative_error
@@ -136,7 +136,7 @@ def test_generation_token_for_token(name, tmp_path):
             wanted = theirs.generate(
                 torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
                 max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)
-        found = greedy(continuation(ours.model, prompt, capacity=len(prompt[0]) + 24), 24)
+        found = greedy(make_scorer(ours.model, prompt, capacity=len(prompt[0]) + 24), 24)
         assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
 
 
@@ -149,7 +149,7 @@ def test_the_repetition_penalty_is_transformers(penalty, tmp_path):
                 torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
                 max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0,
                 repetition_penalty=penalty)
-        found = greedy(PenalisedRepetition(continuation(ours.model, prompt), penalty), 24)
+        found = greedy(PenalisedRepetition(make_scorer(ours.model, prompt), penalty), 24)
         assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
 
 
@@ -165,6 +165,6 @@ def test_full_beam_search_is_transformers(width, length_power, tmp_path):
                 torch.tensor(prompt[None]), attention_mask=torch.ones(1, 3), max_new_tokens=8,
                 num_beams=width, do_sample=False, eos_token_id=list(end), pad_token_id=0,
                 length_penalty=length_power, output_scores=True, return_dict_in_generate=True)
-        found = full_beam_search(continuation(ours.model, prompt), width, 8, end, length_power)
+        found = full_beam_search(make_scorer(ours.model, prompt), width, 8, end, length_power)
         tokens = wanted.sequences[0, 3:].tolist()
         assert list(found.best.tokens) == tokens, (seed, found.finished)

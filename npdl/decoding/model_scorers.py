@@ -1,6 +1,6 @@
 """The Scorer of a model, and of encoder-decoders, which continue a target, given a source.
 
-    scorer = continuation(model, prompt)
+    scorer = make_scorer(model, prompt)
     beam_search(scorer, width=5, max_len=20, eos=eos).best.tokens
 """
 
@@ -36,8 +36,9 @@ class RecomputedSeq2Seq(ModelScorer):
         self.source = checked_prompt(source)
         first = checked_prompt(first)
         if len(first) not in (1, len(self.source)):
-            raise InputError(f"first has {len(first)} rows for {len(self.source)} sources; give "
-                             "one row, or one row for each source")
+            raise InputError(f"the argument first has {len(first)} rows for "
+                             f"{len(self.source)} sources; give one row, or one row for each "
+                             "source")
         self.prompt = np.broadcast_to(first, (len(self.source), first.shape[1]))
         self.valid = None if valid is None else np.asarray(valid)
 
@@ -59,7 +60,7 @@ KINDS = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: Recom
          LSTMSeq2Seq: RecomputedSeq2Seq}
 
 
-def continuation(model, prompt, **options):
+def make_scorer(model, prompt, **options):
     """Return the Scorer for this model: one of KINDS, or Recomputed for other models.
 
     For an encoder-decoder, `prompt` is the source. `options` are arguments of the Scorer.
