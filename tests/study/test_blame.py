@@ -266,7 +266,7 @@ def test_a_call_that_npdl_guessed_is_a_question_and_no_mistake():
 
     report = blame(Unpacked("neither"), X)
     assert report.kind == "unchecked" and not report.line
-    assert "With the gradients of all outputs" in report.diagnosis
+    assert "backward accepts neither their gradients together" in report.diagnosis
 
 
 def test_npdls_own_rejection_of_inputs_is_raised():

@@ -116,7 +116,7 @@ BAD = [
     ("an index of nothing", shards(), "has no weight_map"),
     ("cut in its numbers", cut(20_000), "cut short"),
     ("a header of 2^60", lambda folder: (folder / WEIGHTS).write_bytes(
-        (2**60).to_bytes(8, "little") + b"{}"), "+ 8 of its header"),
+        (2**60).to_bytes(8, "little") + b"{}"), "its header alone has"),
     ("integers", array(Q, lambda W: np.ones(W.shape, "i8")), "is I64; npdl reads"),
     ("NaN", array(Q, holed(np.nan)), "self_attn.q_proj.weight holds NaN or infinity"),
     ("a shape", array(Q, lambda W: W[:, :-1]), "q_proj.weight has shape (32, 31) in the files"),
