@@ -60,8 +60,7 @@ def _blame_question(checked):
     """Return the Blame for a Verdict that has questions to the author of the layer."""
     line = _find_return_line(checked.subject.layer)
     if line and not line.is_return and not any(row.right for row in checked.rows):
-        return make_blame(checked, line,
-                         diagnosis="backward returns nothing: a return is missing")
+        return make_blame(checked, line, diagnosis="backward returns nothing: a return is missing")
     return make_blame(checked, line, kind="unchecked", diagnosis=(
         f"{'; '.join(checked.questions)}. All other gradients are correct"))
 

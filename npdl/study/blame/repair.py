@@ -14,14 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.study.blame.edits import (
-    FACTOR,
-    RANKS,
-    TOKEN,
-    build_node,
-    make_expression_edits,
-    make_statement_edits,
-)
+from npdl.study.blame import edits
 from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED, Candidate
 from npdl.study.blame.vocabulary import make_vocabulary
 from npdl.study.trace.runs import restore_attributes, silence_warnings
@@ -91,14 +84,14 @@ class FixSearch:
                 c.feasible and (status != CORRECT or not c.constant)
                 or c.feasible is None and status == PASSED)]
             for status in (UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT))
-        for rank in RANKS:
+        for rank in edits.RANKS:
             yield from ((unmatched, rank), (constant, rank))
-            if rank == FACTOR:
-                yield passed, TOKEN
-        yield from itertools.product((matched, correct), RANKS)
+            if rank == edits.FACTOR:
+                yield passed, edits.TOKEN
+        yield from itertools.product((matched, correct), edits.RANKS)
         tried = {c.line for c in unmatched + constant + matched + correct + passed}
         rest = [*passed, *self._find_other_lines(tried)]
-        yield from itertools.product((self.localization.partial_candidates, rest), RANKS)
+        yield from itertools.product((self.localization.partial_candidates, rest), edits.RANKS)
 
     def find_fix(self, candidate, rank):
         """Return the first Fix of a Candidate among the edits of a rank, or None."""
@@ -139,7 +132,8 @@ class FixSearch:
         """Yield edits (kind, new statement) of a rank whose values the linear system allows."""
         words, node = self.words(candidate.line), candidate.line.node
         if not candidate.is_argument:
-            yield from ((kind, new) for r, kind, new in make_statement_edits(node) if r == rank)
+            yield from ((kind, new) for r, kind, new in edits.make_statement_edits(node)
+                        if r == rank)
         expressions = {self.runs.watch.expressions[key[0]].node: key[0] for key in candidate.values}
         for part, is_value in find_expressions(node):
             if candidate.is_argument:                   # edit this argument alone
@@ -150,11 +144,11 @@ class FixSearch:
             allows = candidate.make_value_test(number) if number is not None \
                 and candidate.feasible is not None else None
             test = allows and ValueTest(allows, words, part, self.budget)
-            for inner, edits in make_expression_edits(part, words):
-                for r, kind, new in edits:
+            for inner, changes in edits.make_expression_edits(part, words):
+                for r, kind, new in changes:
                     if r == rank and (allows is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
-                        yield kind, clone_tree(node, inner, build_node(inner, new))
+                        yield kind, clone_tree(node, inner, edits.build_node(inner, new))
 
     def _make_vocabulary(self, line):
         """Return the Vocabulary at a Statement, with the variables recorded nearest to it."""
@@ -201,7 +195,7 @@ class ValueTest:
                 self.parts[part] = evaluate(clone_tree(part), space)
             new = OPERATORS[new[0]](self.parts[part], self.words.values[new[1]])
         else:
-            new = evaluate(clone_tree(build_node(part, new)), space)
+            new = evaluate(clone_tree(edits.build_node(part, new)), space)
         if part is self.whole:
             return new
         if part not in self.holes:
