@@ -244,5 +244,5 @@ class Architecture:
             yield ArraySpec(f"{theirs}.{name}.weight", (f"{ours}.{linear}.W",), shape, True)
         if o["qk_norm"]:
             for part in "qk":
-                yield ArraySpec(f"{theirs}.self_attn.{part}_norm_specs.weight",
+                yield ArraySpec(f"{theirs}.self_attn.{part}_norm.weight",
                                 (f"{ours}.attention.norm_{part}.gain",), (d,))

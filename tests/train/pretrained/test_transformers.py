@@ -136,7 +136,7 @@ def test_generation_token_for_token(name, tmp_path):
             wanted = theirs.generate(
                 torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
                 max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)
-        found = greedy(make_scorer(ours.model, prompt, capacity=len(prompt[0]) + 24), 24)
+        found = greedy(make_scorer(ours.model, prompt), 24)
         assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
 
 
