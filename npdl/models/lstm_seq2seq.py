@@ -43,13 +43,13 @@ class LSTMSeq2Seq(Layer):
 
     def forward(self, source, target, lengths=None, rng=None):
         source, target = (checked_tokens(ids, "LSTMSeq2Seq") for ids in (source, target))
-        mask = None
-        if lengths is not None:
-            mask = length_mask(lengths, source.shape[1])[:, None]           # mask   (B, 1, S)
         x, c_source = self.source_embedding.forward(source)                 # x      (B, S, D)
         (memory, state), c_encoder = self.encoder.forward(x, None, rng, lengths)    # (B, S, H)
         y, c_target = self.target_embedding.forward(target)                 # y      (B, T, D)
         (h, _), c_decoder = self.decoder.forward(y, state, rng)             # h      (B, T, H)
+        mask = None
+        if lengths is not None:                                             # checked by the encoder
+            mask = length_mask(lengths, source.shape[1])[:, None]           # mask   (B, 1, S)
         a, c_attention = self.attention.forward(h, memory, memory, mask)    # a      (B, T, H)
         z, c_combine = self.combine.forward(xp.concatenate([a, h], -1))     # z      (B, T, H)
         u, c_tanh = self.tanh.forward(z)

@@ -133,7 +133,8 @@ def read_tokenizer(path, architecture, weights):
     path = Path(path)
     with _convert_errors(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
                          "download them again, else use another model"):
-        tokenizer = (_tokenizer_from_gguf(weights.metadata) if hasattr(weights, "metadata")
+        tokenizer = (_tokenizer_from_gguf(weights.read_whole_metadata())
+                     if hasattr(weights, "metadata")
                      else _tokenizer_from_folder(path, architecture.kind))
     tokenizer.ends = tokenizer.ends or _valid_ids(architecture.values.get("eos_token_id"))
     tokenizer.limit = architecture.vocab_size
