@@ -171,7 +171,7 @@ def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
 
 
 def best_expansions(active, rows, limit=None):
-    """Return parents (indices in `active`), tokens, log-probabilities of the `limit` best ones."""
+    """Return (parents, tokens, log-probabilities) of the `limit` best; parents index `active`."""
     totals = np.array([hypothesis.log_prob for hypothesis in active])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]

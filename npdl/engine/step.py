@@ -134,7 +134,7 @@ class RecordedStep:
 
     def _stop_recording(self, why):
         self.why_not = why
-        self.note(f"the step can't be recorded, so the layers run in every call: {why}")
+        self.note(f"the step can't be recorded and runs without the engine, which is slower: {why}")
 
 
 class Recording:

@@ -47,8 +47,8 @@ class LayerNorm(Layer):
         self.bias.grad += sum_rows(dy)
         dx_hat = dy * self.gain.data
         # x_hat stays the same if a constant is added to x, and (except for eps) if x - mean is
-        # scaled. The gradient is zero along these two changes, so the parts of dx_hat along them
-        # are removed: its mean, and its part along x_hat.
+        # scaled. The loss does not change along these two directions, so the parts of dx_hat along
+        # them are removed: its mean, and its part along x_hat.
         shift = dx_hat.mean(-1, keepdims=True)
         stretch = (dx_hat * x_hat).mean(-1, keepdims=True)
         dx = (dx_hat - shift - stretch * x_hat) / std

@@ -230,7 +230,7 @@ def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, why, capsy
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
     assert_same(models)
     (line,) = capsys.readouterr().err.splitlines()
-    start = "npdl.engine: the step can't be recorded, so the layers run in every call: "
+    start = "npdl.engine: the step can't be recorded and runs without the engine, which is slower: "
     assert re.fullmatch(start + why, line)
 
 

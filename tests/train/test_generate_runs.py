@@ -45,8 +45,8 @@ def test_a_run_loads_and_generates_without_its_text(copy_of, capsys, model):
     assert shown.out.startswith("To be") and len(shown.out.rstrip("\n")) <= 25
     assert ("window has only 8" in shown.err) == (model == "gpt")
     assert commands.ask([str(run), "5 + 7 ="]) == 2
-    assert "trained on text; continue a prompt by python -m npdl generate" in \
-        capsys.readouterr().err
+    assert ("trained on text and not on equations; to continue a prompt, use python -m npdl "
+            "generate") in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", slow.mark_except(["gpt"], ["gpt", "lstm"]))

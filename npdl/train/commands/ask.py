@@ -23,8 +23,8 @@ def check_equations(run):
     """Raise InputError unless the run was trained on equations."""
     if run.config.text is not None or run.config.translates:
         data = "dates" if run.config.translates else "text"
-        raise InputError(f"this run was trained on {data}; continue a prompt by python -m npdl "
-                         "generate")
+        raise InputError(f"this run was trained on {data} and not on equations; to continue a "
+                         "prompt, use python -m npdl generate")
 
 
 def encode_question(run, question):
