@@ -71,7 +71,7 @@ def answer(study):
     return f"""
 **(c) Which model gains more from more training data?** The GPT generalises with less data: with
 {fewer} of {len(lstm.seeds)} seeds, it needs fewer training equations than the LSTM. At r_train =
-0.4 its mean A_val is {at[0]}, the LSTM's is {at[1]}. In L_val neither model clearly scales better.
+0.4 the GPT's mean A_val is {at[0]}, and the LSTM's is {at[1]}. In L_val neither model clearly scales better.
 Each additional 0.1 of r_train reduces L_val to about a quarter: to
 {estimate(factor[1], logarithmic=True)} of its value for the GPT, and to
 {estimate(factor[0], logarithmic=True)} for the LSTM.
@@ -80,5 +80,6 @@ Each additional 0.1 of r_train reduces L_val to about a quarter: to
 smallest r_train with A_val ≥ 0.9 is {span(smallest["gpt"][0], "{:g}")} for the GPT and
 {span(smallest["lstm"][0], "{:g}")} for the LSTM (Glorot gates:
 {span(smallest["release"][0], "{:g}")}). The largest r_train that only overfits is
-{span(gaps, "{:.1f}")} lower. The gap is small; a possible reason is that a memorised equation is
-stored by itself, but a rule is stored once for all equations. This reason is not tested here."""
+{span(gaps, "{:.1f}")} lower. So little more data turns
+overfitting into generalising. A possible reason, which is not tested here: each further equation
+costs something to memorise, but the rule costs the same for any number of equations."""

@@ -1,4 +1,4 @@
-"""Quantization: a matrix is stored as integers of m bits, its *codes*, and step sizes.
+"""Quantization: a matrix is stored as integers of m bits, its codes, and step sizes.
 
     codes = floor(W / step),   step = max|W| / (2^(m-1) - 1),   dequantize(codes) = step * codes
 
