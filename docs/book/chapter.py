@@ -100,6 +100,13 @@ def read_chapter(path):
     return chapter
 
 
+@functools.cache
+def find_homes():
+    """Return {label: Chapter} of the equations of all chapters."""
+    return {label: chapter for chapter in map(read_chapter, list_chapters())
+            for label in chapter.equations}
+
+
 def _split_into_parts(chapter, text):
     """Set chapter.title and chapter.parts. Fences that are not DIRECTIVES stay in the text."""
     lines, held, start, i = text.split("\n"), [], 1, 0

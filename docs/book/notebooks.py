@@ -16,10 +16,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import npdl
 from docs.book import sources
-from docs.book.chapter import BookError
+from docs.book.chapter import BookError, find_homes
 from docs.book.frame import step_names
 from docs.book.sources import ROOT
-from npdl.study.check.samples import find_layer_classes
 
 WRITTEN = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
@@ -50,10 +49,10 @@ def build_wheel(folder):
                         f"{WHEEL} could not be built: {(done.stdout + done.stderr).strip()[-500:]}")
 
 
-def make_notebooks(chapters, known):
+def make_notebooks(chapters):
     """Return {name: notebook} of the chapters with a backward, and of the files in WRITTEN."""
-    cells = {chapter.name: chapter_cells(chapter, known)
-             for chapter in chapters if find_exercise(chapter)[0]}
+    cells = {chapter.name: chapter_cells(chapter)
+             for chapter in chapters if find_exercise(chapter)}
     cells |= {path.stem: nbformat.read(path, 4).cells for path in WRITTEN.glob("*.ipynb")}
     return {name: make_notebook(own) for name, own in cells.items()}
 
@@ -61,7 +60,7 @@ def make_notebooks(chapters, known):
 def make_notebook(cells):
     """Return a notebook with these cells, and the cell that installs npdl after the first one."""
     first, *rest = cells
-    made = new_notebook(cells=[first, code_cell(INSTALL), *rest], metadata={"kernelspec": {
+    made = new_notebook(cells=[first, new_code_cell(INSTALL), *rest], metadata={"kernelspec": {
         "name": "python3", "display_name": "Python 3", "language": "python"}})
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number}"                   # the same each time it is made
@@ -76,76 +75,63 @@ def filled(text):
     return nbformat.writes(made)
 
 
-def text_cell(text):
-    """Return a Markdown cell."""
-    return new_markdown_cell(text.strip("\n"))
-
-
-def code_cell(text, **metadata):
-    """Return a Python cell."""
-    return new_code_cell(text.strip("\n"), metadata=metadata)
-
-
 def folded_cell(summary, text):
     """Return a Markdown cell that shows `summary` and opens on a click."""
-    return text_cell(f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>")
+    return new_markdown_cell(f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>")
 
 
-def chapter_cells(chapter, known):
+def chapter_cells(chapter):
     """Yield the cells of a chapter's notebook: steps of a layer, gradient checks, the exercise."""
-    cls, part = find_exercise(chapter)
-    names = step_names(chapter)
-    yield text_cell(f"# {chapter.title}\n\nThe text and the equations are on this chapter's page.")
-    yield code_cell(SETUP)
-    yield text_cell("## One run, line by line")
-    yield code_cell(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
-                    "npdl.step(layer, *inputs, **options)")
-    yield text_cell("## Gradient checks")
-    yield code_cell(f"for name in {names!r}:\n"
-                    "    layer, inputs, options = samples.sample(layers[name])\n"
-                    "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
-    yield from exercise_cells(chapter, known, cls, sources.make_cited_listing(chapter, part))
+    part = find_exercise(chapter)
+    cls = sources.find_object(part.given.removesuffix(".backward"))
+    yield new_markdown_cell(f"# {chapter.title}\n\nThe text and the equations are on this "
+                            "chapter's page.")
+    yield new_code_cell(SETUP)
+    yield new_markdown_cell("## One run, line by line")
+    yield new_code_cell(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
+                        "npdl.step(layer, *inputs, **options)")
+    yield new_markdown_cell("## Gradient checks")
+    yield new_code_cell(f"for name in {step_names(chapter)!r}:\n"
+                        "    layer, inputs, options = samples.sample(layers[name])\n"
+                        "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
+    yield from exercise_cells(chapter, cls, sources.make_cited_listing(chapter, part))
 
 
-def exercise_cells(chapter, known, cls, listing):
+def exercise_cells(chapter, cls, listing):
     """Yield the cells of an exercise: a blank backward, its check, the hints, and the solution."""
-    function = vars(cls)["backward"]
     blank = f"{listing.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
-    whole = _subclass_code("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
-    yield text_cell(f"## Write it yourself\n\nWrite the backward of `{cls.__name__}` into the next "
-                    "cell, in place of the `raise`. The cell after it checks every gradient, and "
-                    "names the incorrect line. If you are stuck, open one hint at a time.")
-    yield code_cell(_subclass_code("Mine", cls, function, blank), solution=whole)
-    yield code_cell("layer, inputs, options = samples.sample(Mine)\n"
-                    "assert_right(layer, *inputs, **options)\nprint(\"every gradient is right\")")
-    cited = [line for line in listing.lines if line.cited]
+    whole = _subclass_code(cls, textwrap.dedent(inspect.getsource(cls.backward)))
+    yield new_markdown_cell(
+        f"## Write it yourself\n\nWrite the backward of `{cls.__name__}` into the next "
+        "cell, in place of the `raise`. The cell after it checks every gradient, and "
+        "names the incorrect line. If you are stuck, open one hint at a time.")
+    yield new_code_cell(_subclass_code(cls, blank), metadata={"solution": whole})
+    yield new_code_cell("layer, inputs, options = samples.sample(Mine)\n"
+                        "assert_right(layer, *inputs, **options)\n"
+                        "print(\"every gradient is right\")")
+    homes, cited = find_homes(), [line for line in listing.lines if line.cited]
     for number, line in enumerate(cited, 1):
         written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
         equations = "\n\n".join(
-            f"Equation {chapter.cite(label, known[label])}:\n\n"
-            f"$$\n{known[label].equations[label].body}\n$$" for label in line.cited)
+            f"Equation {chapter.cite(label, homes[label])}:\n\n"
+            f"$$\n{homes[label].equations[label].body}\n$$" for label in line.cited)
         yield folded_cell(f"Hint {number} of {len(cited)}", f"`{written}`\n\n{equations}")
     yield folded_cell("The solution", f"```python\n{whole}\n```")
 
 
 def find_exercise(chapter):
-    """Return (class, {source} Part of its backward) for a chapter's exercise, or (None, None).
+    """Return the {source} Part of the backward that a chapter's exercise asks for, or None.
 
-    The class is the layer of the chapter's graph, or else the first one with a backward.
+    It is that of the layer of the chapter's graph, or else the chapter's first one.
     """
-    known, parts = find_layer_classes(), {}
-    for part in reversed(chapter.directives("source")):
-        cls, _, method = part.given.partition(":")[2].partition(".")
-        if method == "backward" and cls in known:
-            parts[cls] = part
-    names = [*(part.given for part in chapter.directives("graph")), *reversed(parts)]
-    return next(((known[name], parts[name]) for name in names if name in parts), (None, None))
+    graphs = [f"{part.given}.backward" for part in chapter.directives("graph")]
+    parts = [part for part in chapter.directives("source") if part.given.endswith(".backward")]
+    return min(parts, key=lambda part: part.given.partition(":")[2] not in graphs, default=None)
 
 
-def _subclass_code(name, cls, function, text):
-    """Return the code of a subclass of `cls` with `text` as one method, after its imports."""
-    module = inspect.getmodule(function)
-    used = sorted(set(function.__code__.co_names) & set(vars(module)))
-    lines = [f"from {module.__name__} import {', '.join(used)}", "", ""] if used else []
-    return "\n".join([*lines, f"class {name}(layers[{cls.__name__!r}]):",
+def _subclass_code(cls, text):
+    """Return the code of a subclass of `cls` with `text` as its backward, after its imports."""
+    used = sorted(set(cls.backward.__code__.co_names) & set(vars(inspect.getmodule(cls.backward))))
+    lines = [f"from {cls.backward.__module__} import {', '.join(used)}", "", ""] if used else []
+    return "\n".join([*lines, f"class Mine(layers[{cls.__name__!r}]):",
                       textwrap.indent(text.rstrip(), "    ")])

@@ -3,6 +3,7 @@
 import functools
 
 from npdl.backend import stream
+from npdl.errors import InputError
 from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.samples import make_sample_builders
 from npdl.study.check.target import find_npdl_class
@@ -19,13 +20,16 @@ LEGEND = ("Each layer is checked on every example of `npdl/study/check/examples.
 def check_examples(name):
     """Check a layer on all its examples; return (number of examples, largest error, its gradient).
 
-    Raises InputError if npdl has no layer of that name.
+    Raises InputError if a gradient is wrong, or if npdl has no layer of that name.
     """
     examples = make_sample_builders(find_npdl_class(name))
     rows = []
     for seed, build in enumerate(examples.values()):
         layer, inputs, options = build(stream(seed))
-        rows += gradcheck(layer, *inputs, entries=20, **options).rows
+        checked = gradcheck(layer, *inputs, entries=20, **options)
+        if not checked.ok():
+            raise InputError(str(checked))
+        rows += checked.rows
     worst = max(rows, key=lambda row: row.error)
     return len(examples), worst.error, worst.name
 

@@ -6,7 +6,7 @@ from html import escape
 from docutils.utils.math import MathError
 
 from docs.book import checks, frame, graphs, opening, sources
-from docs.book.chapter import CITED, split_labels
+from docs.book.chapter import CITED, find_homes, split_labels
 from docs.book.formulas import to_mathml_parts
 from docs.book.markup import colour_code, html_block, make_fold, text_to_html
 from docs.book.mistakes import try_mistakes
@@ -21,11 +21,10 @@ WIDE = 60               # a longer formula repeats its line of code, and is wide
 
 
 class Page:
-    """A chapter's page. `known`: {equation label: its chapter}. Methods render directives."""
+    """A chapter's page. Its methods render the directives."""
 
-    def __init__(self, chapter, known):
-        self.chapter, self.known = chapter, known
-        self.space = {}
+    def __init__(self, chapter):
+        self.chapter, self.space = chapter, {}
         self.closes = checks.run_checks(chapter, self.space)
         self.steps = frame.step_names(chapter)
 
@@ -42,7 +41,7 @@ class Page:
     def prose(self, part):
         """Return a part of text, with links for citations, step pages, and the notebook's link."""
         text = CITED.sub(lambda m: self.links(part.line, split_labels(m[1])), part.body)
-        if find_exercise(self.chapter)[0]:
+        if find_exercise(self.chapter):
             text = text.replace(YOURSELF, YOURSELF + html_block(
                 f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>'
                 "The notebook of this chapter</a> runs its layers and checks your own.</p>"))
@@ -76,7 +75,7 @@ class Page:
 
     def link(self, line, label):
         """Return the link to an equation: (3) in this chapter, (1.3) in another."""
-        home = self.known.get(label)
+        home = self.chapter if label in self.chapter.equations else find_homes().get(label)
         if home is None:
             self.chapter.fail(line, f"equation {label!r} is in no chapter")
         page = "" if home is self.chapter else f"{home.name}.html"

@@ -56,9 +56,8 @@ class Site:
 
     def __init__(self, folder, extra, only=()):
         self.folder, self.extra, self.only = Path(folder), Path(extra), only
-        chapters = [read_chapter(path) for path in list_chapters()]
-        self.chosen = [c for c in chapters if not only or c.number in only]
-        self.known = {label: c for c in chapters for label in c.equations}
+        self.chosen = [chapter for chapter in map(read_chapter, list_chapters())
+                       if not only or chapter.number in only]
         self.pages = {key: "index.md" if only else place for key, place in map_pages().items()}
         self.pages |= {f"docs/book/chapters/{c.path.name}": f"chapters/{c.path.name}"
                        for c in self.chosen}
@@ -70,14 +69,14 @@ class Site:
         steps = {}
         for chapter in self.chosen:
             print(chapter.name, flush=True)
-            page = Page(chapter, self.known)
+            page = Page(chapter)
             self._put(f"chapters/{chapter.path.name}", page.text(),
                       f"docs/book/chapters/{chapter.path.name}")
             steps |= dict.fromkeys(page.steps)
         for name in steps:
             print(f"step {name}", flush=True)
             _write(self.extra / "steps" / f"{name}.html", make_step_page(name))
-        for name, made in make_notebooks(self.chosen, self.known).items():
+        for name, made in make_notebooks(self.chosen).items():
             _write(self.extra / "notebooks" / f"{name}.ipynb", nbformat.writes(made))
         build_wheel(self.extra / "notebooks")
         if self.only:
@@ -86,7 +85,7 @@ class Site:
         for origin in map_pages().keys() - {INDEX, "README.md"}:
             text = (ROOT / origin).read_text(encoding="utf-8")
             self._put(self.pages[origin], text, origin)
-        self._put("index.md", Page(read_chapter(ROOT / INDEX), self.known).text(), INDEX)
+        self._put("index.md", Page(read_chapter(ROOT / INDEX)).text(), INDEX)
         self._put("api/index.md", make_reference_page())
         for name, file in sorted(self.sources.items()):
             self._put(f"source/{name}.md", _make_source_page(file))

@@ -14,7 +14,8 @@ from npdl.study.trace.statements import describe_function
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMBING = "-- plumbing:"
-CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
+CHECKS = {"check_gradient", "gradients_of"}             # they check an upstream gradient
+COMPUTING = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Slice, ast.AugAssign)
 
 
 @dataclass
@@ -75,7 +76,8 @@ def make_cited_listing(chapter, part):
     """Return the Listing of a {source} directive, with the citations of its lines.
 
     Raises InputError if npdl has no such function, and BookError for a line that is not in the
-    source, and for a statement of a backward that is neither cited nor listed as plumbing.
+    source, and for a statement of a backward that computes something and is neither cited nor
+    listed as plumbing.
     """
     found = make_listing(part.given)
     plumbing = False
@@ -113,29 +115,9 @@ def normalise_code(code):
     return " ".join(code.split())
 
 
-def _is_checking(node):
-    """Return True for a statement such as `check_width(x)`, `dy = checked(dy)` or `raise`."""
-    if isinstance(node, (ast.Raise, ast.Assert)):
-        return True
-    if isinstance(node, ast.If):
-        return not node.orelse and all(map(_is_checking, node.body))
-    value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
-    called = getattr(value, "func", None)
-    name = getattr(called, "attr", getattr(called, "id", ""))
-    return name == "gradients_of" or name.lstrip("_").split("_")[0] in CHECKS
-
-
 def _needs_equation(statement):
-    """Return False for checks, heads of loops, reads of the cache, and returns of variables."""
-    node = statement.node
-    if not statement.is_simple or _is_checking(node):
-        return False
-    if isinstance(node, ast.Assign):
-        value = node.value
-        parts = value.elts if isinstance(value, ast.Tuple) else [value]
-        return not all(isinstance(p, ast.Attribute) and ast.unparse(p).startswith("cache.")
-                       for p in parts)
-    if isinstance(node, ast.Return) and node.value is not None:
-        return not all(isinstance(n, (ast.Name, ast.Tuple, ast.Load))
-                       for n in ast.walk(node.value))
-    return isinstance(node, (ast.AugAssign, ast.Return, ast.Expr))
+    """Return True if a statement computes a value, and does more than check a gradient."""
+    parts = list(ast.walk(statement.node))
+    called = {getattr(part.func, "id", "") for part in parts if isinstance(part, ast.Call)}
+    return statement.is_simple and not called & CHECKS and any(
+        isinstance(part, COMPUTING) for part in parts)

@@ -1,12 +1,12 @@
-"""One thing changed in a printed equation: does its check notice?
+"""Change one thing in a printed equation: does the equation's check notice?
 
     python -m tests.book.printed_signs                 # every change of every equation
     python -m tests.book.printed_signs --only 6
 
-KINDS are the changes. The checks of a chapter are run in order, as the build runs them; before
-each, one process is forked for every change of its equation, and runs that check with the changed
-one. What survives is listed, unless TRUE says why what is then printed is true as well; so is a
-reason that nothing needs.
+KINDS are the kinds of changes. The checks of a chapter run in order, as in a build. Before each,
+one process is forked for every change of its equation, and runs the check with the changed
+equation. The command lists every change that a check does not notice, unless TRUE gives a reason
+why the changed equation is true as well. It also lists the reasons in TRUE that nothing needs.
 """
 
 import argparse
@@ -17,11 +17,10 @@ import sys
 from docs.book import chapter, checks
 
 LETTER = r"(?:\\(?:hat|tilde|dot|bar) )?(?<![A-Za-z\\])[A-Za-z]"
-# (label, kind, the part that is changed): why what is printed then holds, or bounds, too.
-NORM, SAME, ZERO = ("a norm of what is turned", "what is equal by the premise", "0 is 0, turned")
+NORM, SAME = "a norm of the transpose is the same", "the two are equal by the premise"
 STABLE = r"dz_j = \Big(\frac{1}{S} - \frac{q_j}{s(z_y)}\Big)\, s'(z_j)"
 SPREAD = r"\dot v = \frac{2}{D} \sum_k (x_k - \mu)(\dot x_k - \dot\mu)"
-TRUE = {
+TRUE = {        # (label, kind, the changed part or None for any): why the change is true as well
     ("softmax-2", "sign", None): "c may be any number",
     ("heads-11", "sign", None): "both gradients are zero",
     ("heads-11", "factor", None): "both gradients are zero",
@@ -33,13 +32,6 @@ TRUE = {
     ("research-5", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
     (f"19: {STABLE}", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
     ("llama-2", "transpose", r" = R_0 = I[ -> ^\top]"): "the identity is its own",
-    ("lstm-14", "transpose", r"f[ -> ^\top] = 0 \;\Ri"): ZERO,
-    ("gru-11", "transpose", r"z[ -> ^\top] = 0 \quad"): ZERO,
-    ("gru-12", "transpose", r"z[ -> ^\top] = 1,\; r "): "a table of ones is one, turned",
-    ("gru-12", "transpose", r"z = 1,\; r[ -> ^\top] = 0 \quad"): ZERO,
-    ("heads-10", "transpose", r"> t]\,dx_k[ -> ^\top] = 0"): ZERO,
-    ("gpt-9", "transpose", r"dx^{(0)}_k[ -> ^\top] = 0"): ZERO,
-    ("lora-6", "transpose", r"B[ -> ^\top] = 0 \quad"): ZERO,
     ("3: p = \\mathrm{ReLU}(h)", "argument", None): "p is 0 or positive: ReLU leaves it",
     ("3: p = \\mathrm{ReLU}(h)", "letter", None): "p is 0 or positive: ReLU leaves it",
     ("10: E[q_i^2] E[k_i^2] - \\mu_i^4 = (\\sigma^2 + \\mu_i^2)^2 - \\mu_i^4", "letter",
@@ -57,38 +49,39 @@ TRUE = {
 }
 
 
-def depth_of(tex):
-    """For each letter, in how many brackets it stands."""
+def find_depths(tex):
+    """Return a list with the number of brackets around each character."""
     found, depth = [], 0
-    for letter in tex:
-        depth -= letter in "})]"
+    for character in tex:
+        depth -= character in "})]"
         found.append(depth)
-        depth += letter in "{(["
+        depth += character in "{(["
     return found
 
 
-def sign(tex):
-    """A + for a -, and one put before what stands right of an =."""
-    depth = depth_of(tex)
-    for i, letter in enumerate(tex):
-        if letter in "+-":
-            yield i, i + 1, "+-"[letter == "+"]
-        if letter == "=" and depth[i] == 0 and not re.match(r"\s*(0\b|\\\w+e\b)", tex[i + 1:]):
+def change_signs(tex):
+    """Exchange + and -, and insert a - after a relation =."""
+    depths = find_depths(tex)
+    for i, character in enumerate(tex):
+        if character in "+-":
+            yield i, i + 1, "+-"[character == "+"]
+        if character == "=" and depths[i] == 0 and not re.match(r"\s*(0\b|\\\w+e\b)", tex[i + 1:]):
             yield i + 1, i + 1, " -"
 
 
-def transpose(tex):
-    """One left out, and one put behind a letter or its index."""
+def change_transposes(tex):
+    """Remove one, and insert one after a letter or its index, unless it equals 0 or 1."""
     for found in re.finditer(r"\^\\top", tex):
         yield *found.span(), ""
-    script = r"(_[A-Za-z](?![A-Za-z])|_\{[^{}]*\})?(?![\w'_^(.}])"
+    script = r"(_[A-Za-z](?![A-Za-z])|_\{[^{}]*\})?(?![\w'_^(.}])(?! = [01](?![.\d]))"
+    depths = find_depths(tex)
     for found in re.finditer(LETTER + script, tex):
-        if depth_of(tex)[found.start()] == 0:
+        if depths[found.start()] == 0:
             yield found.end(), found.end(), r"^\top"
 
 
-def index(tex):
-    """One later and one earlier, and another index of the equation for it."""
+def change_indices(tex):
+    """Replace an index by the next, by the previous, and by another index of the equation."""
     scripts = list(re.finditer(r"_(?:\{([^{}\\]*)\}|([a-z]))", tex))
     letters = sorted({x for s in scripts for x in re.findall("[a-z]", s[1] or s[2])
                       if not (s[1] or "").isalpha() or len(s[1] or "") < 3})
@@ -103,45 +96,16 @@ def index(tex):
                     yield *found.span(), f"_{{{other}{inside[1:]}}}"
 
 
-def relation(tex):
-    """Turned."""
-    turned = {r"\le": r"\ge", r"\ge": r"\le", "<": ">", ">": "<"}
-    for found in re.finditer(r"\\le(?![a-z])|\\ge(?![a-z])|[<>]", tex):
-        yield *found.span(), turned[found[0]]
-
-
-def factor(tex):
-    """Twice what stands right of a relation."""
-    depth = depth_of(tex)
+def change_factors(tex):
+    """Insert a factor 2 after a relation."""
+    depths = find_depths(tex)
     for found in re.finditer(r"=|\\le(?![a-z])|\\ge(?![a-z])", tex):
-        if depth[found.start()] == 0 and not re.match(r"\s*(-|0\b)", tex[found.end():]):
+        if depths[found.start()] == 0 and not re.match(r"\s*(-|0\b)", tex[found.end():]):
             yield found.end(), found.end(), r" 2\,"
 
 
-def function(tex):
-    """Another."""
-    other = {"log": "exp", "exp": "log", "max": "min", "min": "max", "sin": "cos", "cos": "sin",
-             "tanh": "sigma", "sigma": "tanh", "sum": "prod", "prod": "sum"}
-    for found in re.finditer(r"\\(" + "|".join(other) + r")(?![a-z])", tex):
-        yield found.start() + 1, found.end(), other[found[1]]
-
-
-def fraction(tex):
-    """Upside down."""
-    inner = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-    for found in re.finditer(rf"\\frac{inner}{inner}", tex):
-        yield *found.span(), rf"\frac{{{found[2]}}}{{{found[1]}}}"
-
-
-def product(tex):
-    """A product of entries for one of matrices, and a sum for it."""
-    for found in re.finditer(r"\\odot", tex):
-        yield *found.span(), r"\,"
-        yield *found.span(), "+"
-
-
-def argument(tex):
-    """Another letter of the equation, alone in brackets behind a name."""
+def change_arguments(tex):
+    """Replace an argument that is a letter by another letter of the equation."""
     letters = sorted(set(re.findall(r"(?<![A-Za-z\\])[a-z](?![A-Za-z])", tex)))
     for found in re.finditer(r"(?<=[\w'}])\(([a-z])\)", tex):
         for other in letters:
@@ -149,45 +113,57 @@ def argument(tex):
                 yield *found.span(), f"({other})"
 
 
-def condition(tex):
-    """Both sides of a comparison the same letter."""
-    for found in re.finditer(r"\[([a-z]) (\S+) ([a-z])\]", tex):
-        for side in (1, 3):
-            yield *found.span(), f"[{found[side]} {found[2]} {found[side]}]"
-
-
-def number(tex):
-    """One more, of a decimal in its last place."""
-    for found in re.finditer(r"\d+(?!\.|\d)", tex):
-        yield *found.span(), str(int(found[0]) + 1).zfill(len(found[0]))
-
-
-def letter(tex):
-    """For a letter that stands alone the next one of the equation."""
+def change_letters(tex):
+    """Replace a letter by the next one in the equation's sorted letters."""
     alone = list(re.finditer(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])", tex))
     there = sorted({found[0] for found in alone})
     for found in alone if len(there) > 1 else ():
         yield *found.span(), there[(there.index(found[0]) + 1) % len(there)]
 
 
-KINDS = {kind.__name__: kind for kind in (sign, transpose, index, relation, factor, function,
-                                          fraction, product, argument, condition, number,
-                                          letter)}
+def replace(pattern, new):
+    """Return a function that replaces each match of a pattern by each text of the list new(match).
+    """
+    def change(tex):
+        for found in re.finditer(pattern, tex):
+            for text in new(found):
+                yield *found.span(), text
+    return change
 
 
-def changes(tex):
-    """[(kind, what is changed, the TeX with it)] of an equation."""
+OTHER = {r"\le": r"\ge", "<": ">", "log": "exp", "max": "min", "sin": "cos", "tanh": "sigma",
+         "sum": "prod"}
+OTHER |= {new: old for old, new in OTHER.items()}
+BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+KINDS = {
+    "sign": change_signs, "transpose": change_transposes, "index": change_indices,
+    "relation": replace(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]]),
+    "factor": change_factors,
+    "function": replace(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
+                        lambda found: [OTHER[found[0]]]),
+    "fraction": replace(rf"\\frac{BRACES}{BRACES}",
+                        lambda found: [rf"\frac{{{found[2]}}}{{{found[1]}}}"]),
+    "product": replace(r"\\odot", lambda found: [r"\,", "+"]),
+    "argument": change_arguments,
+    "condition": replace(r"\[([a-z]) (\S+) ([a-z])\]", lambda found: [
+        f"[{letter} {found[2]} {letter}]" for letter in found.group(1, 3)]),
+    "number": replace(r"\d+(?!\.|\d)", lambda found: [str(int(found[0]) + 1).zfill(len(found[0]))]),
+    "letter": change_letters}
+
+
+def list_changes(tex):
+    """Return a list of (kind, changed part, changed TeX) of an equation."""
     return [(kind, f"{tex[max(0, start - 10): start]}[{tex[start:end]} -> {new}]"
                    f"{tex[end: end + 10]}".replace("\n", " "), tex[:start] + new + tex[end:])
             for kind in KINDS for start, end, new in dict.fromkeys(KINDS[kind](tex))]
 
 
-def noticed(one, part, texts, space):
-    """Whether the check fails with another equation, tried in a process of its own."""
+def is_noticed(one, part, texts, space):
+    """Return True if the check fails with changed equations, in a process of its own."""
     child = os.fork()
     if child == 0:
         try:
-            sys.stderr = open(os.devnull, "w")              # warnings of what is wrong
+            sys.stderr = open(os.devnull, "w")              # warnings of invalid values
             checks.run_check(one, part, texts, space)
         except chapter.BookError:
             os._exit(1)
@@ -195,16 +171,18 @@ def noticed(one, part, texts, space):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
-def survivors(one):
-    """(label, kind, what, whether the check noticed it) of every change in a chapter. A formula of
-    the text has its chapter's number and itself for a label."""
+def try_changes(one):
+    """Yield ((label, kind, changed part), is noticed) for every change in a chapter.
+
+    The label of a formula of the text is the chapter's number and the formula.
+    """
     space = checks.make_namespace(one.name)
     for part in one.directives("equation", "said"):
         texts = one.formulas[part.given]
         for name, tex in texts.items():
             label = name if part.name == "equation" else f"{one.number}: {name}"
-            for kind, what, made in changes(tex):
-                yield label, kind, what, noticed(one, part, texts | {name: made}, space)
+            for kind, what, made in list_changes(tex):
+                yield (label, kind, what), is_noticed(one, part, texts | {name: made}, space)
         checks.run_check(one, part, texts, space)
 
 
@@ -214,19 +192,19 @@ def main(argv=None):
     options = parser.parse_args(argv)
     found = [row for path in chapter.list_chapters()
              if not options.only or int(path.name[:2]) in options.only
-             for row in survivors(chapter.read_chapter(path))]
-    lost = [(label, kind, what) for label, kind, what, seen in found
-            if not seen and (label, kind, what) not in TRUE and (label, kind, None) not in TRUE]
+             for row in try_changes(chapter.read_chapter(path))]
+    equations = {label for (label, _, _), _ in found}
+    reasons = {key: {key, (*key[:2], None)} & TRUE.keys() for key, noticed in found if not noticed}
+    lost = [key for key, reason in reasons.items() if not reason]
+    stale = {key for key in TRUE if key[0] in equations}.difference(*reasons.values())
     for label, kind, what in lost:
         print(f"{label}: {kind}: {what} passes")
-    passed = {(label, kind, part) for label, kind, what, seen in found if not seen
-              for part in (what, None)}
-    stale = {key for key in TRUE if key[0] in {row[0] for row in found}} - passed
     for label, kind, what in sorted(stale, key=str):
         print(f"{label}: {kind}: {what or 'any'}: a reason, and nothing passes")
-    true = sum(not row[3] for row in found) - len(lost)
-    print(f"{len(found)} changes of {len({row[0] for row in found})} equations, "
-          f"{len(found) - len(lost) - true} noticed, {true} true as well, {len(lost)} not noticed")
+    passed = sum(not noticed for _, noticed in found)
+    true = sum(bool(reasons[key]) for key, noticed in found if not noticed)
+    print(f"{len(found)} changes of {len(equations)} equations, {len(found) - passed} noticed, "
+          f"{true} true as well, {passed - true} not noticed")
     return bool(lost or stale)
 
 

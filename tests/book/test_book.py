@@ -1,9 +1,12 @@
 """The book: every equation's check, every line's citation, pictures, mistakes, its command."""
 
+import ast
+import inspect
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,13 +14,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("docutils")
-pytest.importorskip("pygments")
 
 from docs.book import chapter as chapters
-from docs.book import checks, graphs, opening, pictures, sources, trained
+from docs.book import graphs, pictures, sources, trained
 from docs.book.chapter import CITED, read_chapter, split_labels
-from docs.book.formulas import to_mathml
-from docs.book.proofs import check_examples
+from docs.book.render import Page
 from npdl import Block, LSTMCell
 from npdl import step as npdl_step
 from tests.book import printed_signs
@@ -28,17 +29,19 @@ NAMES = [path.stem for path in PATHS]
 SECTIONS = ["What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
             "Summary", "Backward, line by line", "The proof", "What goes wrong here", "Exercises",
             "Write it yourself", "Elsewhere"]
-GRAPHS = sorted({part.given for path in PATHS for part in read_chapter(path).directives("graph")})
+GRAPHS, TARGETS = (sorted({part.given for path in PATHS
+                           for part in read_chapter(path).directives(name)})
+                   for name in ("graph", "source"))
 
 
 def test_equations_are_numbered_and_each_is_cited():
-    """By the text, a mistake's reason, or a line of a source."""
+    """The text, the reason of a mistake, or a line of a source cites each equation."""
     known, cited = [], []
     for chapter in map(read_chapter, PATHS):
-        given = [part.given for part in chapter.directives("equation")]
-        word = given[0].rpartition("-")[0]
-        assert given == [f"{word}-{n}" for n in range(1, len(given) + 1)]
-        known += given
+        word = next(iter(chapter.equations)).rpartition("-")[0]
+        assert [*chapter.equations] == [
+            f"{word}-{n}" for n, _ in enumerate(chapter.directives("equation"), 1)]
+        known += chapter.equations
         for part in chapter.directives("", "mistakes"):
             cited += CITED.findall(part.body)
         for part in chapter.directives("source"):
@@ -62,30 +65,31 @@ def test_a_chapter_has_its_form(path):
 @pytest.mark.parametrize("path", [       # the slowest is tried when the book is built
     pytest.param(path, marks=pytest.mark.slow) if "research" in path.stem else path
     for path in PATHS], ids=NAMES)
-def test_equations_hold_and_are_cited_by_the_source(path):
-    chapter = read_chapter(path)
-    assert chapter.title
-    assert set(checks.run_checks(chapter)) == chapter.formulas.keys()
-    for part in chapter.directives("equation"):
-        assert to_mathml(part.body, block=True).startswith("<math")
-    assert {"picture", "sum", "ask"} <= {part.name for part in chapter.parts}
-    for part in chapter.directives("picture"):
-        opening.make_picture(part)
-    for part in chapter.directives("sum"):
-        opening.check_sum(chapter, part)
-    for part in chapter.directives("ask"):
-        opening.make_question(chapter, part)
-    for part in chapter.directives("source"):
-        assert sources.make_cited_listing(chapter, part).lines
-    for part in chapter.directives("proof"):
-        for name in part.given.split():
-            count, error, _ = check_examples(name)
-            assert count >= 3 and error < 1e-7
+def test_equations_hold_and_directives_are_rendered(path):
+    page = Page(read_chapter(path))
+    assert page.chapter.title and page.closes.keys() == page.chapter.formulas.keys()
+    assert {"picture", "sum", "ask"} <= {part.name for part in page.chapter.parts}
+    for part in page.chapter.directives("equation", "picture", "sum", "ask", "source", "proof"):
+        assert getattr(page, part.name)(part)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_listing_has_the_syntax_tree_of_its_source(target):
+    trees = []
+    listing = sources.make_listing(target)
+    for code in ("\n".join([listing.head, *(line.code for line in listing.lines)]),
+                 inspect.getsource(inspect.unwrap(sources.find_object(target)))):
+        function = ast.parse(textwrap.dedent(code)).body[0]
+        if ast.get_docstring(function):
+            function.body = function.body[1:]
+        function.decorator_list = []                # inspect.unwrap looks behind a decorator
+        trees.append(ast.dump(function))
+    assert trees[0] == trees[1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_change_of_a_printed_equation_is_noticed(capsys):
-    """Of three chapters here; `python -m tests.book.printed_signs` does all."""
+    """Try three chapters; `python -m tests.book.printed_signs` tries all."""
     assert printed_signs.main(["--only", "1", "3", "6"]) == 0
     tried, equations, noticed, true, lost = map(int, re.findall(
         r"\d+", capsys.readouterr().out))
@@ -93,14 +97,14 @@ def test_a_change_of_a_printed_equation_is_noticed(capsys):
 
 
 def test_the_pages_by_hand_claim_no_formula():
-    """What a page says in formulas stands in a chapter, and is checked there."""
+    """A formula with a relation belongs in a chapter, where it is checked."""
     for page in (ROOT / "docs" / "book" / "pages").glob("*.md"):
         text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
         assert list(chapters.find_relations(text)) == [], page.name
 
 
 def apart(kept, made, name=""):
-    """Where two records differ by more than rounding and a little drift."""
+    """Return a list of differences between two records that are larger than rounding and drift."""
     if isinstance(kept, dict):
         assert kept.keys() == made.keys(), name
         return [one for key in kept for one in apart(kept[key], made[key], f"{name}.{key}")]
@@ -121,7 +125,7 @@ def test_what_is_kept_of_a_model_is_what_its_training_leaves(name):
 
 
 def test_a_graph_is_the_layers_own():
-    """Its boxes are what the run wrote; its lines, what it read; it ends in every gradient."""
+    """Its boxes are the values that the run wrote, and its last ones are all gradients."""
     nodes = graphs.find_nodes(npdl_step(LSTMCell(2, 3), np.ones((4, 2))).recording, "backward")
     named = {node.name: node for node in nodes}
     assert named["dz"].shape == (4, 12) and named["dx"].shape == (4, 2)

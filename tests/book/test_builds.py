@@ -3,7 +3,6 @@
 import pytest
 
 pytest.importorskip("docutils")
-pytest.importorskip("pygments")
 
 from docs.book.chapter import BookError, read_chapter
 from docs.book.mistakes import try_mistakes
@@ -91,7 +90,7 @@ def page_of(path):
     """Make the page of a chapter, as a build does."""
     read_chapter.cache_clear()
     chapter = read_chapter(path)
-    page = Page(chapter, dict.fromkeys(chapter.equations, chapter))
+    page = Page(chapter)
     return page, page.text()
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("docutils")
-pytest.importorskip("pygments")
 
 from npdl import backend
 from tests.tools import chromium, device, workflow

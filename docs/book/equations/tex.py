@@ -17,11 +17,12 @@ RELATIONS = {"=": "=", r"\le": "<=", r"\ge": ">=", "<": "<", ">": ">", r"\ne": "
 ACCENTS = {r"\dot": "dot", r"\hat": "hat", r"\tilde": "tilde"}
 OPERATIONS = {r"\odot": "times", r"\cdot": "dot", "/": "over", r"\bmod": "mod"}
 FUNCTIONS = ("log", "exp", "sin", "cos", "tanh", "max", "min", "sign")
-BRACKETS = {r"\lVert": (r"\rVert", "norm"), r"\lfloor": (r"\rfloor", "floor"),
-            r"\lceil": (r"\rceil", "ceil")}
+BRACKETS = {"(": (")", "several"), "[": ("]", "beside"), "|": ("|", "abs"),
+            r"\langle": (r"\rangle", "inner"), r"\lVert": (r"\rVert", "norm"),
+            r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil")}
 PARTS = (",", ":", r"\Rightarrow", None)
-STOPS = {*PARTS, *RELATIONS, "+", "-", ")", "]", "}", "&", r"\\", r"\}", r"\rangle", r"\end{cases}",
-         *(closing for closing, _ in BRACKETS.values())}
+STOPS = {*PARTS, *RELATIONS, "+", "-", "}", "&", r"\\", r"\}", r"\end{cases}",
+         *(closing for opening, (closing, _) in BRACKETS.items() if closing != opening)}
 GREEK = {r"\varphi": "phi", r"\lambda": "lam", r"\varepsilon": "epsilon", r"\ell": "l"}
 
 
@@ -220,20 +221,8 @@ class _Reader:
         if text[0].isdigit():
             self.at += 1
             return Number(float(text), len(text.partition(".")[2]))
-        if self.take("("):
-            found, self.inside_bars = self.inside_bars, False
-            inner = self.expressions(")")
-            self.inside_bars = found
-            return inner[0] if len(inner) == 1 else Apply("several", inner)
-        if self.take("["):
-            return Apply("beside", self.expressions("]"))
-        if self.take("|"):
-            return self.enclosed("|", "abs", bars=True)
-        if text in BRACKETS:
-            self.at += 1
-            return self.enclosed(*BRACKETS[text])
-        if self.take(r"\langle"):
-            return Apply("inner", self.expressions(r"\rangle"))
+        if self.take(*BRACKETS):
+            return self.enclosed(text)
         if self.take(r"\sqrt"):
             return Apply("call", (Symbol("sqrt"), self.group()))
         if self.take(r"\frac"):
@@ -247,12 +236,12 @@ class _Reader:
             return self.cases()
         return self.symbol(scripts)
 
-    def enclosed(self, closing, kind, bars=False):
-        before, self.inside_bars = self.inside_bars, bars
-        made = Apply(kind, (self.expression(),))
+    def enclosed(self, opening):
+        closing, kind = BRACKETS[opening]
+        before, self.inside_bars = self.inside_bars, opening == "|"
+        found = self.expressions(closing)
         self.inside_bars = before
-        self.expect(closing)
-        return made
+        return found[0] if opening == "(" and len(found) == 1 else Apply(kind, found)
 
     def fraction(self):
         if self.peek(1) != r"\partial":
