@@ -21,15 +21,19 @@ solution, and the numbers and citations of equations (tests/book/test_book.py).
 
 The text is written by hand. Fenced directives insert results that are computed from the source:
 
-    ```{picture} lstm-cell    a picture, and its caption (see opening.py, also for sum and ask)
+    ```{picture} lstm-cell    a picture, and its caption; {f[0][1]} in it is computed from the
+                              record of the trained model
+    ```{sum}                  TeX with numbers only, then ---, then code that ends in holds(...)
+    ```{ask}                  a question; `> expression`, evaluated with npdl and the records of the
+                              chapter's models; `: text` with {answer}, the result
     ```{graph} LSTMCell       the graph of a recorded run of a layer
     ```{equation} lstm-3      TeX, numbered in order; cited in text by {from}`lstm-3`. Below a line
                               ---: code that compares the equation with the layer's own numbers
                               (docs.book.checks lists the names that this code can use)
     ```{source} npdl.layers.recurrent:LSTMCell.backward
                               the function next to its formulas; in the body, `line <- lstm-3`
-                              names the equations of a line, and `-- plumbing:` begins the list of
-                              lines of a backward that have no equation
+                              names the equations of a line, and `line <-` lists a line of a
+                              backward that computes something, but has no equation
     ```{proof} LSTMCell LSTM  their gradient checks, run while the book is built
     ```{mistakes} npdl.layers.recurrent:LSTMCell [LAYER]
                               `old -> new`, and the reason in a line `: why` below it. `blame` runs

@@ -22,6 +22,7 @@ from docs.book.sources import ROOT
 
 WRITTEN = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
+METADATA = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 SETUP = """\
 import npdl
 from npdl import *
@@ -54,16 +55,11 @@ def make_notebooks(chapters):
     cells = {chapter.name: chapter_cells(chapter)
              for chapter in chapters if find_exercise(chapter)}
     cells |= {path.stem: nbformat.read(path, 4).cells for path in WRITTEN.glob("*.ipynb")}
-    return {name: make_notebook(own) for name, own in cells.items()}
-
-
-def make_notebook(cells):
-    """Return a notebook with these cells, and the cell that installs npdl after the first one."""
-    first, *rest = cells
-    made = new_notebook(cells=[first, new_code_cell(INSTALL), *rest], metadata={"kernelspec": {
-        "name": "python3", "display_name": "Python 3", "language": "python"}})
-    for number, cell in enumerate(made.cells):
-        cell["id"] = f"cell-{number}"                   # the same each time it is made
+    made = {name: new_notebook(cells=[title, new_code_cell(INSTALL), *rest], metadata=METADATA)
+            for name, (title, *rest) in cells.items()}
+    for notebook in made.values():
+        for number, cell in enumerate(notebook.cells):
+            cell["id"] = f"cell-{number}"               # the same each time it is made
     return made
 
 
@@ -81,7 +77,10 @@ def folded_cell(summary, text):
 
 
 def chapter_cells(chapter):
-    """Yield the cells of a chapter's notebook: steps of a layer, gradient checks, the exercise."""
+    """Yield the cells of a chapter's notebook: steps of a layer, gradient checks, the exercise.
+
+    The exercise is a blank backward, its check, hints, and the solution.
+    """
     part = find_exercise(chapter)
     cls = sources.find_object(part.given.removesuffix(".backward"))
     yield new_markdown_cell(f"# {chapter.title}\n\nThe text and the equations are on this "
@@ -94,11 +93,7 @@ def chapter_cells(chapter):
     yield new_code_cell(f"for name in {step_names(chapter)!r}:\n"
                         "    layer, inputs, options = samples.sample(layers[name])\n"
                         "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
-    yield from exercise_cells(chapter, cls, sources.make_cited_listing(chapter, part))
-
-
-def exercise_cells(chapter, cls, listing):
-    """Yield the cells of an exercise: a blank backward, its check, the hints, and the solution."""
+    listing = sources.make_cited_listing(chapter, part)
     blank = f"{listing.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
     whole = _subclass_code(cls, textwrap.dedent(inspect.getsource(cls.backward)))
     yield new_markdown_cell(

@@ -31,8 +31,8 @@ def draw_picture(name, caption):
     """Return the picture `name` as SVG, with its caption as description."""
     for file in DRAWINGS.glob(f"{name}.*"):
         return drawing.add_label(file.read_text(encoding="utf-8"), caption)
-    record = [trained.read_record(name)] if name in trained.MODELS else []
-    return drawing.as_svg(globals()[name], *record, label=caption)
+    record = trained.read_record(name)
+    return drawing.as_svg(globals()[name], *[record] * bool(record), label=caption)
 
 
 # -- of layers ---------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Run the gradient checks of a chapter's layers while the book is built."""
 
-import functools
-
 from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.study.check.gradcheck import gradcheck
@@ -16,26 +14,20 @@ LEGEND = ("Each layer is checked on every example of `npdl/study/check/examples.
           "compared with PyTorch's outputs and gradients, to 1e-10, by `tests/layers`.")
 
 
-@functools.cache
-def check_examples(name):
-    """Check a layer on all its examples; return (number of examples, largest error, its gradient).
-
-    Raises InputError if a gradient is wrong, or if npdl has no layer of that name.
-    """
-    examples = make_sample_builders(find_npdl_class(name))
-    rows = []
-    for seed, build in enumerate(examples.values()):
-        layer, inputs, options = build(stream(seed))
-        checked = gradcheck(layer, *inputs, entries=20, **options)
-        if not checked.ok():
-            raise InputError(str(checked))
-        rows += checked.rows
-    worst = max(rows, key=lambda row: row.error)
-    return len(examples), worst.error, worst.name
-
-
 def make_table(names):
-    """Return a Markdown table with a row of results for each layer."""
-    rows = [f"| {name} | {count} | {error:.1e} | {gradient} |"
-            for name in names for count, error, gradient in [check_examples(name)]]
+    """Check layers on all their examples; return a Markdown table with a row for each layer.
+
+    Raises InputError if a gradient is wrong, or if npdl has no layer of a name.
+    """
+    rows = []
+    for name in names:
+        examples, found = make_sample_builders(find_npdl_class(name)), []
+        for seed, build in enumerate(examples.values()):
+            layer, inputs, options = build(stream(seed))
+            verdict = gradcheck(layer, *inputs, entries=20, **options)
+            if verdict.wrong:
+                raise InputError(str(verdict))
+            found += verdict.rows
+        worst = max(found, key=lambda row: row.error)
+        rows.append(f"| {name} | {len(examples)} | {worst.error:.1e} | {worst.name} |")
     return "\n".join(["", HEAD, *rows, "", LEGEND, ""])

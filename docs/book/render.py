@@ -1,12 +1,16 @@
 """Convert a chapter to a page: directives become HTML, and the text stays as it is."""
 
 import re
+from dataclasses import replace
 from html import escape
 
+import numpy as np
 from docutils.utils.math import MathError
 
-from docs.book import checks, frame, graphs, opening, sources
+from docs.book import checks, frame, graphs, pictures, sources, trained
 from docs.book.chapter import CITED, find_homes, split_labels
+from docs.book.equations.holds import find_number
+from docs.book.equations.tex import parse_equation
 from docs.book.formulas import to_mathml_parts
 from docs.book.markup import colour_code, html_block, make_fold, text_to_html
 from docs.book.mistakes import try_mistakes
@@ -48,7 +52,12 @@ class Page:
         return text.replace(WRONG, frame.embed_step_pages(self.steps) + "\n" + WRONG)
 
     def picture(self, part):
-        return self.figure(*opening.make_picture(part))
+        if part.given not in pictures.list_names():
+            raise InputError(f"picture {part.given!r} is unknown; choose one of: "
+                             f"{', '.join(pictures.list_names())}")
+        caption = fill_in(" ".join(part.body.split()),
+                          {"np": np} | trained.read_record(part.given))
+        return self.figure(pictures.draw_picture(part.given, caption), caption)
 
     def graph(self, part):
         return self.figure(*graphs.draw_graph(part.given))
@@ -59,13 +68,30 @@ class Page:
 
     def sum(self, part):
         """Return equations to check on paper, and the code that compares them with the layer."""
+        lines = [line.strip() for line in part.body.split("\n") if line.strip()]
+        joined = r", \quad ".join(lines)
+        checks.run_check(self.chapter, replace(part, given="of the sum"), {"of the sum": joined},
+                         checks.make_namespace(self.chapter.name))
+        if any(one.operation == "~" and not find_number(one.parts[1])
+               for chain in parse_equation(joined) for one in chain):
+            raise InputError("in a sum, write a number after \\approx")
         rows = "".join(f'<div class="equation"><div class="parts">{formula}</div></div>'
-                       for formula in map(to_mathml_parts, opening.check_sum(self.chapter, part)))
+                       for formula in map(to_mathml_parts, lines))
         return html_block(rows + make_fold("Check: the layer has these numbers too",
                                            code_block(part.code), "check"))
 
     def ask(self, part):
-        question, expression, answer = opening.make_question(self.chapter, part)
+        """Return a question and, folded, its answer with the value of its expression."""
+        question, expression, answer = (
+            " ".join(line.lstrip(">: ") for line in part.body.split("\n")
+                     if re.match("[>:]?", line)[0] == sign).strip() for sign in ("", ">", ":"))
+        if not question or not expression or not answer:
+            raise InputError("an {ask} needs a question, a line > expression, and a line : answer")
+        names = checks.make_namespace(self.chapter.name)
+        for model in self.chapter.directives("picture"):
+            names |= trained.read_record(model.given)
+        names["answer"] = checks.evaluate(expression, names)
+        question, answer = (fill_in(text, names) for text in (question, answer))
         body = f"<p>{self.inline(answer)}</p>{code_block(expression)}"
         return html_block(f'<div class="ask"><p>{self.inline(question)}</p>'
                           f'{make_fold("The answer", body, "answer")}</div>')
@@ -154,6 +180,14 @@ class Page:
         return html_block("\n".join(
             make_fold(f"<b>{full}</b> {escape(title)}", body, "question")
             for number in part.given.split() for full, title, body in solve_question(number)))
+
+
+def fill_in(text, names):
+    """Replace each {expression} or {expression::format} in a text by its value."""
+    def computed(match):
+        expression, _, form = match[1].partition("::")
+        return checks.evaluate(f"format({expression}, {form!r})", names)
+    return re.sub(r"\{([^{}]+)\}", computed, text)
 
 
 def code_block(code):

@@ -2,9 +2,9 @@
 
 import ast
 import functools
-import importlib
 import inspect
 import linecache
+import pkgutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from npdl.errors import InputError
 from npdl.study.trace.statements import describe_function
 
 ROOT = Path(__file__).resolve().parents[2]
-PLUMBING = "-- plumbing:"
 CHECKS = {"check_gradient", "gradients_of"}             # they check an upstream gradient
 COMPUTING = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Slice, ast.AugAssign)
 
@@ -22,7 +21,7 @@ COMPUTING = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Slice, ast.AugAssign)
 class Line:
     """A statement and its code, including a line such as "else:" before it.
 
-    `cited` are the labels of its equations: [] for plumbing, None if the chapter does not list it.
+    `cited` are the labels of its equations, or None if the chapter does not list it.
     """
 
     statement: object
@@ -43,14 +42,10 @@ class Listing:
 
 def find_object(target):
     """Return the object "package.module:Class.method". Raises InputError if it does not exist."""
-    module, _, path = target.partition(":")
     try:
-        value = importlib.import_module(module)
-        for part in path.split("."):
-            value = getattr(value, part)
+        return pkgutil.resolve_name(target)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"{target} does not exist ({error}); write module:Class.method") from error
-    return value
 
 
 def make_listing(target):
@@ -76,21 +71,16 @@ def make_cited_listing(chapter, part):
     """Return the Listing of a {source} directive, with the citations of its lines.
 
     Raises InputError if npdl has no such function, and BookError for a line that is not in the
-    source, and for a statement of a backward that computes something and is neither cited nor
-    listed as plumbing.
+    source, and for a statement of a backward that computes something and is not listed.
     """
     found = make_listing(part.given)
-    plumbing = False
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
-        text = text.strip()
-        if text.startswith(PLUMBING):
-            plumbing, text = True, text.removeprefix(PLUMBING).strip()
-        if not text:
-            continue
         code, arrow, names = map(str.strip, text.partition("<-"))
-        if not plumbing and not arrow:
-            chapter.fail(i, f"{code!r} cites nothing: write <- and the equation's label, or list "
-                            f"it after {PLUMBING}")
+        if not code:
+            continue
+        if not arrow:
+            chapter.fail(i, f"{code!r} cites nothing: write <- and the equation's label, or only "
+                            "<- if it has none")
         line = next((line for line in found.lines if line.cited is None
                      and normalise_code(line.statement.source) == normalise_code(code)), None)
         if line is None:
@@ -99,8 +89,8 @@ def make_cited_listing(chapter, part):
         line.cited = split_labels(names)
     for line in found.lines:
         if "backward" in found.name and line.cited is None and _needs_equation(line.statement):
-            chapter.fail(part.line, f"{found.name}: {line.code.strip()!r} cites no equation; give "
-                                    f"it one (<- label), or list it after {PLUMBING}")
+            chapter.fail(part.line, f"{found.name}: {line.code.strip()!r} cites no equation: list "
+                                    "it with <- and the equation's label, or with <- alone")
     return found
 
 

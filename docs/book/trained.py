@@ -6,6 +6,7 @@
 a model is a small JSON file in data/, with rounded numbers. A test trains the models again.
 """
 
+import contextlib
 import copy
 import itertools
 import json
@@ -40,8 +41,14 @@ def write_record(name):
 
 
 def read_record(name):
-    """Return the stored record of a model."""
-    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    """Return the stored record of a model, with arrays for lists of numbers; {} for other names."""
+    file = DATA / f"{name}.json"
+    record = json.loads(file.read_text(encoding="utf-8")) if name in MODELS else {}
+    for key, value in record.items():
+        with contextlib.suppress(ValueError):           # rows of several lengths stay a list
+            if isinstance(value, list) and np.array(value).dtype.kind in "if":
+                record[key] = np.array(value)
+    return record
 
 
 def fit(model, batch, steps, lr=1e-2, *, loss=None, on_step=None, optimizer=None):

@@ -61,8 +61,6 @@ self.W.grad += rows.T @ dy_rows <- map-1
 self.b.grad += sum_rows(dy_rows) <- map-1
 dx = dy_rows @ self.W.data.T <- map-1
 return dx.reshape(cache.shape) <- map-1
--- plumbing:
-rows, E = cache.rows, self.W.shape[1]
 ```
 
 ## The proof

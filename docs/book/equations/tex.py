@@ -78,10 +78,12 @@ class _Reader:
 
     def take(self, *texts):
         """Step over the next token and return its text if it is one of these, else return None."""
-        if self.peek() is None or self.peek() not in texts:
-            return None
+        return self.advance().text if self.peek() in texts else None
+
+    def advance(self):
+        """Step over the next token and return it."""
         self.at += 1
-        return self.tokens[self.at - 1].text
+        return self.tokens[self.at - 1]
 
     def expect(self, text):
         if not self.take(text):
@@ -147,8 +149,7 @@ class _Reader:
         return made
 
     def function(self):
-        name = self.tokens[self.at].word
-        self.at += 1
+        name = self.advance().word
         prime = "_prime" * bool(self.take("'"))
         power = self.group() if self.take("^") else None
         if self.take("("):
@@ -166,19 +167,21 @@ class _Reader:
 
     def big(self):
         """Parse a sum, product, maximum or minimum, with a range, a set or a condition."""
-        kind, low, high = self.tokens[self.at].word, (), None
-        self.at += 1
+        kind, low, high = self.advance().word, (), None
         while (script := self.take("_", "^")) is not None:
             if script == "^":
                 high = self.group()
             else:
                 low = self.script()
         inner = _Reader(low)
-        names, start, members, condition = [inner.index()], None, None, None
+        names, members, condition = [inner.index()], None, None
         while inner.take(","):
             names.append(inner.index())
-        if inner.take("="):
-            start = inner.expression()
+        is_range = bool(inner.take("="))
+        if is_range != (high is not None):
+            self.fail("a sum needs both a start and an end, or neither")
+        if is_range:
+            members = Apply("range", (inner.expression(), high))
         elif inner.take(r"\in"):
             members = inner.expression()
         elif inner.take(":"):
@@ -188,13 +191,10 @@ class _Reader:
             condition = inner.relations()
         if inner.peek() is not None:
             inner.fail()
-        if (high is None) != (start is None):
-            self.fail("a sum needs both a start and an end, or neither")
-        return Big(kind, tuple(names), start, high, members, condition, self.term())
+        return Big(kind, tuple(names), members, condition, self.term())
 
     def index(self):
-        self.at += 1
-        word = self.tokens[self.at - 1].word
+        word = self.advance().word
         if not word.isidentifier():
             self.fail("an index must be a letter")
         return word + "_prime" * bool(self.take("'"))
@@ -202,8 +202,7 @@ class _Reader:
     def script(self):
         """Step over a sub- or superscript and return its Tokens."""
         if not self.take("{"):
-            self.at += 1
-            return tuple(self.tokens[self.at - 1: self.at])
+            return (self.advance(),)
         start, depth = self.at, 1
         while depth:
             if self.peek() is None:
@@ -219,7 +218,7 @@ class _Reader:
         if text in STOPS or text in ("^", "_"):
             self.fail()
         if text[0].isdigit():
-            self.at += 1
+            self.advance()
             return Number(float(text), len(text.partition(".")[2]))
         if self.take(*BRACKETS):
             return self.enclosed(text)
@@ -272,8 +271,7 @@ class _Reader:
         attribute = ""
         while scripts and (script := self.take("_", "^", ".")):
             if script == ".":
-                attribute = "_" + self.tokens[self.at].word
-                self.at += 1
+                attribute = "_" + self.advance().word
             elif script == "_":
                 low = self.written_script()
             elif base == "e" or self.peek() == r"\top" or not self.is_name():
@@ -300,8 +298,7 @@ class _Reader:
         return {"t-1": "prev", "t+1": "next"}.get(word, word.replace("'", "_prime")), inside
 
     def name(self):
-        token = self.tokens[self.at]
-        self.at += 1
+        token = self.advance()
         if token.text in ACCENTS:
             braced = self.take("{")
             inner = self.name()

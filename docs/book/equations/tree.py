@@ -43,12 +43,10 @@ class Apply:
 
 @dataclass(frozen=True)
 class Big:
-    """A sum, prod, max or min of `body` over `names`: a range, `members`, or a `condition`."""
+    """A sum, prod, max or min of `body` over `names`, which may have `members` or a `condition`."""
 
     kind: str
     names: tuple
-    start: object
-    high: object
     members: object
     condition: tuple
     body: object

@@ -160,8 +160,6 @@ class Values:
 
     def _ranges(self, node, at):
         """Return a list with the range of each index of a Big."""
-        if node.start is not None:
-            return [range(round(self.value(node.start, at)), round(self.value(node.high, at)) + 1)]
         if node.members is not None:
             return [self.value(node.members, at)]
         inside = self.indices(node.body)
@@ -223,6 +221,7 @@ OPERATIONS = {
     "where": lambda *conditions: np.all(conditions, 0) * 1.0, "in": lambda a, b: np.asarray(a in b),
     "<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
     "=": np.equal, "!=": np.not_equal,
+    "range": lambda start, end: range(round(start), round(end) + 1),
     "norm": lambda a: np.sqrt((np.asarray(a) ** 2).sum())}
 
 
