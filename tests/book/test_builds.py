@@ -114,7 +114,7 @@ def test_a_mistake_that_raises_is_named(tmp_path):
     ("y_n = x_n W", r"y_n \\text{ is } x_n W = b", "equation y_n"),
     ('holds("y_n"', 'holds("x_n"', "0 formulas of the text above begin with 'x_n'"),
     ('holds("y_n", y=x @ W)', "x", "does not evaluate statement 1 of its equation"),
-    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":60: $x \le y$ has a relation and no check"),
+    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":58: $x \le y$ has a relation and no check"),
     ("y = x W", "y = x W^\\top", ":37: check map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
     ("y=x @ W", "x=0 * x, y=0 * x @ W", "cannot fail"),

@@ -7,7 +7,7 @@ A symbol keeps its sub- and superscripts as they are written. The values that ar
 import re
 from dataclasses import dataclass
 
-from docs.book.equations.tree import Apply, Big, Entry, Number, Symbol
+from docs.book.equations.tree import Apply, Big, Number, Symbol
 
 SPACES = re.compile(r"\\[,;:! ]|\\q?quad\b|~|\s+|(?P<size>\\[bB]igg?[lr]?\b)")
 TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script>\w)\}"
@@ -133,7 +133,7 @@ class _Reader:
     def add_powers(self, made):
         while (script := self.take("^", "_")) is not None:
             if script == "_":
-                made = Entry(made, self.written_script()[1])
+                made = Apply("entry", (made, *parse_script(self.script())))
             elif self.take(r"\top"):
                 made = Apply("transposed", (made,))
             else:
@@ -245,14 +245,14 @@ class _Reader:
     def fraction(self):
         if self.peek(1) != r"\partial":
             return Apply("over", (self.group(), self.group()))
-        indices, names = (), []                         # an entry of dy_dx, with all indices
+        indices, names = [], []                         # an entry of dy_dx, with all indices
         for _ in range(2):
             self.at += 2
             one = self.symbol(True)
             names.append("d" + "_".join([one.base, *([one.high[0]] if one.high else [])]))
-            indices += (Token(",", ",", False),) * bool(indices) + one.low[1]
+            indices += parse_script(one.low[1])
             self.expect("}")
-        return Entry(Symbol("_".join(names)), indices)
+        return Apply("entry", (Symbol("_".join(names)), *indices))
 
     def cases(self):
         found = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Number:
     """A number that is printed with `places` digits after the point."""
 
+    parts = ()                                          # the nodes below this one
     value: float
     places: int = 0
 
@@ -15,6 +16,7 @@ class Number:
 class Symbol:
     """A name with scripts. `low` and `high` are (form in a variable's name, Tokens), or None."""
 
+    parts = ()
     base: str
     low: tuple = None
     high: tuple = None
@@ -26,16 +28,8 @@ class Symbol:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """An entry, given by the Tokens `script`, of an expression that is not a symbol."""
-
-    array: object
-    script: tuple
-
-
-@dataclass(frozen=True)
 class Apply:
-    """An operation of values.py on operands: a product, a call, a relation, a choice of cases."""
+    """An operation of values.py on operands: a product, a call, an entry, a relation."""
 
     operation: str
     parts: tuple
@@ -51,23 +45,15 @@ class Big:
     condition: tuple
     body: object
 
-
-def children(node):
-    """Return the nodes directly below one; for a Big, only those of its body."""
-    match node:
-        case Apply():
-            return node.parts
-        case Entry():
-            return (node.array,)
-        case Big():
-            return (node.body,)
-    return ()
+    @property
+    def parts(self):
+        return (self.body,)
 
 
 def walk(node):
     """Yield a node and all nodes below it."""
     yield node
-    for part in children(node):
+    for part in node.parts:
         yield from walk(part)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from docs.book.equations.tex import NotRead, parse_script
-from docs.book.equations.tree import Big, Entry, Symbol, children, symbols
+from docs.book.equations.tree import Big, Symbol, symbols
 
 BUILT_IN = {
     "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,
@@ -94,10 +94,12 @@ class Values:
                 value = self._entry(value, one)
         if isinstance(node, Big):
             bound = bound | set(node.names)
-        for part in children(node):
+        parts = node.parts
+        if getattr(node, "operation", "") == "entry":
+            yield from self._script_indices(parts[1:], None, bound)
+            parts = parts[:1]
+        for part in parts:
             yield from self._indices(part, bound)
-        if isinstance(node, Entry):
-            yield from self._script_indices(parse_script(node.script), None, bound)
 
     def _entry(self, value, indices):
         """Return value[script] if the script has no free index, else None."""
@@ -135,10 +137,6 @@ class Values:
         if node.operation == "norm" and "norm" in self.given:
             return self.given["norm"](first)
         return OPERATIONS[node.operation](first, *rest)
-
-    def entry(self, node, at):
-        index = [self.value(i, at) for i in parse_script(node.script)]
-        return get_entry(self.value(node.array, at), index, "...")
 
     def big(self, node, at):
         total, step = BIG[node.kind]
@@ -222,6 +220,7 @@ OPERATIONS = {
     "<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
     "=": np.equal, "!=": np.not_equal,
     "range": lambda start, end: range(round(start), round(end) + 1),
+    "entry": lambda value, *places: get_entry(value, places, "..."),
     "norm": lambda a: np.sqrt((np.asarray(a) ** 2).sum())}
 
 
