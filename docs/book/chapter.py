@@ -70,6 +70,11 @@ class Chapter:
     def number(self):
         return int(self.name[:2])
 
+    @property
+    def layers(self):
+        """Return the names of the layers of its {proof}, which have step pages."""
+        return [name for part in self.directives("proof") for name in part.given.split()]
+
     def cite(self, label, home):
         """Return the citation of an equation of the chapter `home` in this one, as (3) or (1.3)."""
         number = label.rpartition("-")[2]

@@ -11,11 +11,6 @@ from npdl.study.step.step import step
 HEAD = Path(__file__).parent / "static" / "step-frame.html"
 
 
-def step_names(chapter):
-    """Return the names of the layers of a chapter's {proof}, which have step pages."""
-    return [name for part in chapter.directives("proof") for name in part.given.split()]
-
-
 def record_layer(name):
     """Run a layer on a sample, and return the result of npdl.step. InputError for unknown names."""
     layer, inputs, options = sample(find_npdl_class(name))

@@ -17,7 +17,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 import npdl
 from docs.book import sources
 from docs.book.chapter import BookError, find_homes
-from docs.book.frame import step_names
 from docs.book.sources import ROOT
 
 WRITTEN = Path(__file__).parent / "notebooks"
@@ -90,7 +89,7 @@ def chapter_cells(chapter):
     yield new_code_cell(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
                         "npdl.step(layer, *inputs, **options)")
     yield new_markdown_cell("## Gradient checks")
-    yield new_code_cell(f"for name in {step_names(chapter)!r}:\n"
+    yield new_code_cell(f"for name in {chapter.layers!r}:\n"
                         "    layer, inputs, options = samples.sample(layers[name])\n"
                         "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
     listing = sources.make_cited_listing(chapter, part)

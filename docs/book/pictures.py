@@ -186,9 +186,8 @@ def letters(record):
 
 def week(record):
     made, axis = drawing.make_figure(320)
-    points = np.array(record["points"])
-    axis.plot(*np.append(points, points[:1], 0).T, ":", color=drawing.INK)
-    for place, day in zip(points, record["days"], strict=True):
+    axis.plot(*record["points"][[*range(7), 0]].T, ":", color=drawing.INK)
+    for place, day in zip(record["points"], record["days"], strict=True):
         axis.text(*place, day, ha="center", va="center",
                   bbox={"boxstyle": "round", "facecolor": drawing.PAPER, "edgecolor": drawing.BLUE})
     axis.margins(0.12)
@@ -201,24 +200,23 @@ def switch(record):
     buttons = {"-": "·", "0": "off", "1": "on"}
     return draw_strip([buttons[token] for token in record["text"]], {
         "light": record["p"],
-        **{f"h{'₁₂₃'[n]}": (np.array(row) + 1) / 2 for n, row in enumerate(record["h"])}})
+        **{f"h{'₁₂₃'[n]}": (row + 1) / 2 for n, row in enumerate(record["h"])}})
 
 
 def brackets(record):
     return draw_strip(record["text"], {
         "forget f": np.mean(record["f"], 1), "input i": np.mean(record["i"], 1),
         "output o": np.mean(record["o"], 1),
-        **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(np.array(record["c"])[:, k] / 4) + 1) / 2
-           for k in range(4)},
+        **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(c / 4) + 1) / 2
+           for k, c in enumerate(record["c"].T)},
         **{f"next: {b}": values for b, values in record["p"].items() if b != "}"}})
 
 
 def names(record):
-    made, axes = drawing.make_figure(384, 1, 2)
-    for axis, name in zip(axes, ("anna", "tom"), strict=True):
-        z, h = np.array(record[name]["z"])[:, 0], (np.array(record[name]["h"])[:, 0] + 1) / 2
-        drawing.draw_matrix(axis, np.stack([z, h], 1), columns=["z", "h"])
-        axis.set(title=name, aspect="auto")
+    shown = {name: np.stack([record[name]["z"][:, 0], (record[name]["h"][:, 0] + 1) / 2], 1)
+             for name in ("anna", "tom")}
+    made, axes = drawing.draw_matrices(384, shown, xticks=(0, 1), xticklabels=("z", "h"),
+                                       aspect="auto")
     axes[0].set(yticks=range(17), yticklabels=["(name)", *record["words"]])
     return made
 
@@ -240,7 +238,7 @@ def depth(record):
 
 
 def dates(record):
-    return drawing.draw_table(378, np.array(record["A"]).T, [*record["text"], "end"],
+    return drawing.draw_table(378, record["A"].T, [*record["text"], "end"],
                               list(record["iso"]), aspect="auto")
 
 
@@ -267,19 +265,16 @@ def gpt(record):
 def sentences(record):
     draw = drawing.Drawing(250)
     draw.text(175, 14, "start")
-    for x, word, p, below in ((240, "the", record["first"]["the"], record["second"]),
-                              (70, "a", record["first"]["a"], None)):
+    for x, word in ((240, "the"), (70, "a")):
         draw.line([(175, 24), (x, 60)])
-        draw.box(x, 75, f"{word}  {p:.2f}", 84, kind="hot")
-        if below is None:
-            draw.line([(x, 90), (x, 208)])
-            draw.box(x, 150, "storm is", 84)
-            draw.box(x, 220, f"coming  {record['beam'][1]:.2f}", 118, kind="hot")
-            continue
-        for n, (second, q) in enumerate(below.items()):
-            y = 120 + 33 * n
-            draw.line([(x, 90), (x - 44, 90), (x - 44, y), (x - 30, y)], "" if n == 0 else "thin")
-            draw.box(x + 24, y, f"{second} …  {p * q:.2f}", 112, 26)
+        draw.box(x, 75, f"{word}  {record['first'][word]:.2f}", 84, kind="hot")
+    for n, (second, p) in enumerate(record["second"].items()):
+        y = 120 + 33 * n
+        draw.line([(240, 90), (196, 90), (196, y), (210, y)], "" if n == 0 else "thin")
+        draw.box(264, y, f"{second} …  {record['first']['the'] * p:.2f}", 112, 26)
+    draw.line([(70, 90), (70, 208)])
+    draw.box(70, 150, "storm is", 84)
+    draw.box(70, 220, f"coming  {record['beam'][1]:.2f}", 118, kind="hot")
     return draw
 
 
@@ -307,7 +302,7 @@ def further(record):
 
 
 def fall(record):
-    step, log_loss = np.array(record["step"]), np.array(record["log_loss"])
+    step, log_loss = record["step"], record["log_loss"]
     line = log_loss[step == 5000] - (step - 5000) / 2000
     return drawing.draw_curves(step, {"measured": np.exp(log_loss),
                                       "factor e every 2000 steps": np.exp(line)}, yscale="log",

@@ -30,7 +30,6 @@ class Page:
     def __init__(self, chapter):
         self.chapter, self.space = chapter, {}
         self.closes = checks.run_checks(chapter, self.space)
-        self.steps = frame.step_names(chapter)
 
     def text(self):
         """Return the whole page in Markdown (MyST)."""
@@ -49,7 +48,7 @@ class Page:
             text = text.replace(YOURSELF, YOURSELF + html_block(
                 f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>'
                 "The notebook of this chapter</a> runs its layers and checks your own.</p>"))
-        return text.replace(WRONG, frame.embed_step_pages(self.steps) + "\n" + WRONG)
+        return text.replace(WRONG, frame.embed_step_pages(self.chapter.layers) + "\n" + WRONG)
 
     def picture(self, part):
         if part.given not in pictures.list_names():

@@ -69,10 +69,9 @@ class Site:
         steps = {}
         for chapter in self.chosen:
             print(chapter.name, flush=True)
-            page = Page(chapter)
-            self._put(f"chapters/{chapter.path.name}", page.text(),
+            self._put(f"chapters/{chapter.path.name}", Page(chapter).text(),
                       f"docs/book/chapters/{chapter.path.name}")
-            steps |= dict.fromkeys(page.steps)
+            steps |= dict.fromkeys(chapter.layers)
         for name in steps:
             print(f"step {name}", flush=True)
             _write(self.extra / "steps" / f"{name}.html", make_step_page(name))

@@ -1,6 +1,5 @@
 """Solutions and verdicts for the course's questions of a chapter, as HTML."""
 
-import functools
 import inspect
 import re
 import textwrap
@@ -14,7 +13,6 @@ PAPERS = {"000": "the theory homework", "001": "the quiz", "002": "the exercise 
           "003": "the problem set", "004": "the programming homework"}
 
 
-@functools.lru_cache(maxsize=64)
 def solve_question(number):
     """Return [(number, title, HTML of solution and verdicts)] of a question, or of its parts."""
     questions = [question.run() for question in course.find_questions(number)]

@@ -4,6 +4,8 @@
 
 `MODELS` is {name: function that trains a model}, and pictures.py draws the results. The record of
 a model is a small JSON file in data/, with rounded numbers. A test trains the models again.
+
+A vocabulary is a sorted array of words or letters, and np.searchsorted finds their ids.
 """
 
 import contextlib
@@ -42,8 +44,14 @@ def write_record(name):
 
 def read_record(name):
     """Return the stored record of a model, with arrays for lists of numbers; {} for other names."""
-    file = DATA / f"{name}.json"
-    record = json.loads(file.read_text(encoding="utf-8")) if name in MODELS else {}
+    if name not in MODELS:
+        return {}
+    text = (DATA / f"{name}.json").read_text(encoding="utf-8")
+    return json.loads(text, object_hook=_with_arrays)
+
+
+def _with_arrays(record):
+    """Return a dictionary with arrays in place of its lists of numbers."""
     for key, value in record.items():
         with contextlib.suppress(ValueError):           # rows of several lengths stay a list
             if isinstance(value, list) and np.array(value).dtype.kind in "if":
@@ -51,17 +59,16 @@ def read_record(name):
     return record
 
 
-def fit(model, batch, steps, lr=1e-2, *, loss=None, on_step=None, optimizer=None):
+def fit(model, batch, steps, lr=1e-2, *, loss=None, optimizer=None, on_step=lambda step: None):
     """Train a model and return its losses.
 
     batch(step) returns (inputs, targets), where inputs may be a tuple. Targets equal to IGNORED do
-    not count. on_step(step) is called before on_step step and after the last.
+    not count. on_step(step) is called before each step and after the last.
     """
     loss = loss or npdl.CrossEntropy(ignored=IGNORED)
     optimizer, losses = optimizer or npdl.AdamW(model, lr), []
     for step in range(steps):
-        if on_step:
-            on_step(step)
+        on_step(step)
         inputs, targets = batch(step)
         out, cache = model.forward(*inputs if isinstance(inputs, tuple) else [inputs])
         value, c_loss = loss.forward(first(out), targets)
@@ -70,8 +77,7 @@ def fit(model, batch, steps, lr=1e-2, *, loss=None, on_step=None, optimizer=None
         model.backward((dy, None) if isinstance(out, tuple) else dy, cache)
         optimizer.step()
         losses.append(float(value))
-    if on_step:
-        on_step(steps)
+    on_step(steps)
     return losses
 
 
@@ -104,19 +110,6 @@ def measure_accuracy(model, inputs, targets):
 def rounded(values, digits=3):
     """Return arrays or numbers as lists, rounded to `digits` decimals."""
     return np.round(np.asarray(values, float), digits).tolist()
-
-
-class Words:
-    """A vocabulary: the sorted words (or characters) of some texts. A word's id is its index."""
-
-    def __init__(self, texts):
-        self.words = sorted({word for text in texts for word in text})
-
-    def __len__(self):
-        return len(self.words)
-
-    def ids(self, text):
-        return np.array([self.words.index(word) for word in text])
 
 
 # -- chapters 1 to 4: a line, a bend, probabilities of letters, a week in the plane -----------
@@ -157,15 +150,16 @@ def bends():
 
 def letters():
     """Train a model to predict the next letter in the names of the numbers from one to twenty."""
-    words = Words([*NUMBERS, "."])
-    pairs = [(a, b) for name in NUMBERS for a, b in zip(name, name[1:] + ".", strict=True)]
-    before, after = (words.ids([pair[i] for pair in pairs]) for i in (0, 1))
+    words = np.unique([*"".join(NUMBERS), "."])
+    before = np.searchsorted(words, [*"".join(NUMBERS)])
+    after = np.searchsorted(words, [*"".join(name[1:] + "." for name in NUMBERS)])
     model = npdl.Embedding(len(words), len(words), rng=0, dtype="float64")
     losses = fit(model, lambda step: (before, after), 400, 5e-2)
-    z = predict(model, words.ids("t"))[0]
-    counts = np.bincount(after[before == words.ids("t")[0]], minlength=len(words))
+    t = np.searchsorted(words, "t")
+    z = predict(model, t[None])[0]
+    counts = np.bincount(after[before == t], minlength=len(words))
     order = np.argsort(-counts, kind="stable")[:7]
-    return {"letters": [words.words[k] for k in order], "scores": rounded(z[order]),
+    return {"letters": words[order].tolist(), "scores": rounded(z[order]),
             "rest": rounded(np.delete(z, order)), "p": rounded(softmax(z)[order]),
             "counts": counts[order].tolist(), "total": int(counts.sum()),
             "losses": rounded([losses[0], losses[-1]])}
@@ -189,18 +183,18 @@ BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 def switch():
     """Train an RNN of 3 units to tell if a light is on. 1 and 0 switch it; - leaves it as it is."""
-    rng, words = np.random.default_rng(0), Words(["-01"])
+    rng = np.random.default_rng(0)
     model = make_sequential((npdl.Embedding, 3, 3), (npdl.RNN, 3, 3), (npdl.Linear, 3, 2))
 
     def batch(step, S=16):
-        ids = words.ids("-01")[rng.choice(3, (32, S), p=(0.7, 0.15, 0.15))]
-        ids[:, 0] = words.ids("0")
+        ids = rng.choice(3, (32, S), p=(0.7, 0.15, 0.15))       # of -, 0 and 1
+        ids[:, 0] = 1
         last = np.maximum.accumulate(np.where(ids > 0, np.arange(S), 0), 1)
         return ids, np.take_along_axis(ids, last, 1) - 1
 
     fit(model, batch, 600)
     text = "0--1-----0---1--"
-    ids = words.ids(text)[None]
+    ids = np.array([["-01".index(button) for button in text]])
     x, _ = model.layers[0].forward(ids)
     (h, last), cache = model.layers[1].forward(x)
     only_last = np.zeros_like(h)
@@ -214,28 +208,28 @@ def switch():
 
 def brackets():
     """Train an LSTM to close the bracket that was opened, after any number of letters."""
-    rng, words = np.random.default_rng(0), Words([*BRACKETS, *BRACKETS.values(), FILLER])
+    rng, words = np.random.default_rng(0), np.unique([*BRACKETS, *BRACKETS.values(), *FILLER])
     model = npdl.LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
-    counted = words.ids("".join(BRACKETS.values()))
+    counted = np.searchsorted(words, [*BRACKETS.values()])
 
     def pair():
         kind = rng.choice(list(BRACKETS))
         return kind + "".join(rng.choice(list(FILLER), rng.integers(1, 11))) + BRACKETS[kind]
 
     def batch(step):
-        ids = np.array([words.ids((pair() + pair() + 24 * "a")[:24]) for _ in range(24)])
+        ids = np.searchsorted(words, [[*(pair() + pair() + 24 * "a")[:24]] for _ in range(24)])
         targets = ids[:, 1:]
         return ids[:, :-1], np.where(np.isin(targets, counted), targets, IGNORED)
 
     fit(model, batch, 700, 2e-2)
     text = "[abcdefgh](abc)"
-    (z, _), cache = model.forward(words.ids(text)[None])
+    (z, _), cache = model.forward(np.searchsorted(words, [[*text]]))
     steps = cache.lstm.layers[0].layer.steps
     p = softmax(z[0])
     return {"text": text, **{name: rounded([getattr(step, name)[0] for step in steps], 2)
                              for name in "ifo"},
             "c": rounded([np.arctanh(step.tanh_c[0]) for step in steps], 2),
-            "p": {b: rounded(p[:, words.ids(b)[0]], 2) for b in BRACKETS.values()},
+            "p": {b: rounded(p[:, k], 2) for b, k in zip(BRACKETS.values(), counted, strict=True)},
             "right": rounded(measure_accuracy(model, *batch(0)))}
 
 
@@ -245,13 +239,12 @@ MIDDLE = "went to the old red house by the sea and sat in the green garden until
 
 def names():
     """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
-    rng = np.random.default_rng(0)
-    words = Words([NAMES, MIDDLE, ["he", "she", "met"]])
+    rng, words = np.random.default_rng(0), np.unique([*NAMES, *MIDDLE, "he", "she", "met"])
     model = make_sequential((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
 
     def batch(step):
         who = rng.choice(list(NAMES), 32)
-        ids = np.array([words.ids([name, *MIDDLE]) for name in who])
+        ids = np.searchsorted(words, [[name, *MIDDLE] for name in who])
         targets = np.full(ids.shape, IGNORED)
         targets[:, -1] = [NAMES[name] == "she" for name in who]
         return ids, targets
@@ -259,7 +252,7 @@ def names():
     fit(model, batch, 400)
     shown = {}
     for name in ("anna", "tom"):
-        ids = words.ids([name, *MIDDLE])[None]
+        ids = np.searchsorted(words, [[name, *MIDDLE]])
         (h, _), cache = model.layers[1].forward(model.layers[0].forward(ids)[0])
         shown[name] = {"z": rounded([s.z[0] for s in cache.layers[0].layer.steps], 2),
                        "h": rounded(h[0], 2), "p": rounded(probabilities(model, ids)[0, :, 1], 2)}
@@ -272,19 +265,19 @@ PLACES = {"river": "shore", "water": "shore", "fish": "shore",
 
 def meanings():
     """Train a forward and a bidirectional RNN on "bank", whose meaning depends on a later word."""
-    rng, words = np.random.default_rng(0), Words([PLACES, "we sat on the bank of near".split()])
-    kinds = list(PLACES)
+    rng, kinds = np.random.default_rng(0), list(PLACES)
+    words = np.unique([*kinds, *"we sat on the bank of near".split()])
 
     def batch(step):
         texts = [["we", "sat", "on", "the", "bank", rng.choice(["of", "near"]), "the",
                   rng.choice(kinds)] for _ in range(32)]
-        ids = np.array([words.ids(text) for text in texts])
+        ids = np.searchsorted(words, texts)
         targets = np.full(ids.shape, IGNORED)
         targets[:, 4] = [PLACES[text[-1]] == "shore" for text in texts]
         return ids, targets
 
     found = {"last": kinds}
-    ids = np.array([words.ids([*"we sat on the bank of the".split(), last]) for last in kinds])
+    ids = np.searchsorted(words, [[*"we sat on the bank of the".split(), last] for last in kinds])
     one, first_half, second_half = (npdl.RNN(6, H, rng=seed, dtype="float64")
                                     for H, seed in ((8, 2), (4, 2), (4, 3)))
     for name, layer in (("forwards", one), ("both", npdl.Bidirectional(first_half, second_half))):
@@ -300,7 +293,7 @@ def meanings():
 
 def depth():
     """Train networks of 20 layers on the exclusive or of three bits, with and without LayerNorm."""
-    x = np.array([[a, b, c] for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)])
+    x = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     y = (x > 0).sum(1) % 2
     found = {}
     for name in ("plain", "normed"):
@@ -371,19 +364,19 @@ def heads():
 UNITS = ["", *(f" {unit}" for unit in NUMBERS[:9])]
 COUNTED = "".join(f"{ten}{unit} " for ten in ("twenty", "thirty", "forty", "fifty")
                   for unit in UNITS)
-LETTERS = Words([COUNTED])
+LETTERS = np.unique([*COUNTED])
 
 
-def train_to_count(model, steps, on_step=None, S=24, B=16):
+def train_to_count(model, steps, S=24, B=16, **options):
     """Train a model to continue COUNTED, a text that counts in words; return its losses."""
-    ids, rng = LETTERS.ids(COUNTED), np.random.default_rng(0)
+    ids, rng = np.searchsorted(LETTERS, [*COUNTED]), np.random.default_rng(0)
 
     def batch(step):
         starts = rng.integers(0, len(ids) - S - 1, B)
         return (np.stack([ids[s: s + S] for s in starts]),
                 np.stack([ids[s + 1: s + S + 1] for s in starts]))
 
-    return fit(model, batch, steps, 3e-3, on_step=on_step)
+    return fit(model, batch, steps, 3e-3, **options)
 
 
 def blocks():
@@ -392,11 +385,11 @@ def blocks():
                      dtype="float64")
     train_to_count(model, 500)
     text = "thirty four thirty "
-    _, cache = model.forward(LETTERS.ids(text)[None])
+    _, cache = model.forward(np.searchsorted(LETTERS, [[*text]]))
     normed = [model.decoder.norm.forward(c.y)[0] for c in cache.decoder.blocks]
     rows = np.array([softmax(model.classifier.forward(y)[0][0, -1]) for y in normed])
     top = np.argsort(-rows.max(0))[:5]
-    return {"text": text, "letters": [LETTERS.words[k] for k in top], "p": rounded(rows[:, top], 2)}
+    return {"text": text, "letters": LETTERS[top].tolist(), "p": rounded(rows[:, top], 2)}
 
 
 def gpt():
@@ -407,10 +400,10 @@ def gpt():
 
     def listen(step):
         if step in (0, 100, 800):
-            best, = greedy(make_scorer(model, LETTERS.ids("twenty one ")), 32)
-            said[step] = "".join(LETTERS.words[k] for k in best.tokens)
+            best, = greedy(make_scorer(model, np.searchsorted(LETTERS, [*"twenty one "])), 32)
+            said[step] = "".join(LETTERS[list(best.tokens)])
 
-    losses = train_to_count(model, 800, listen, S=44, B=8)
+    losses = train_to_count(model, 800, S=44, B=8, on_step=listen)
     return {"said": said, "losses": rounded(losses[::10])}
 
 
@@ -445,31 +438,28 @@ SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings n
 
 def sentences():
     """Train a language model on five sentences, and compare greedy decoding with beam search."""
-    texts = [text.split() + ["."] for text, count in SENTENCES.items() for _ in range(count)]
-    words = Words([*texts, ["start"]])
-    ids = np.array([words.ids(["start", *text]) for text in texts])
+    texts = [["start", *text.split(), "."] for text, count in SENTENCES.items()
+             for _ in range(count)]
+    words = np.unique(texts)
+    ids = np.searchsorted(words, texts)
     model = npdl.LSTMLM(len(words), 12, 1, 12, rng=0, dtype="float64")
     fit(model, lambda step: (ids[:, :-1], ids[:, 1:]), 250, 2e-2)
-    scorer = make_scorer(model, words.ids(["start"]))
-    first, = greedy(scorer, 5, eos=int(words.ids(["."])[0]))
-    wide = beam_search(scorer, 2, 5, eos=int(words.ids(["."])[0]))
-
-    def join_words(hypothesis):
-        return " ".join(words.words[k] for k in hypothesis.tokens)
-
-    p = probabilities(model, words.ids(["start"])[None])[0, 0]
-    q = probabilities(model, words.ids(["start", "the"])[None])[0, 1]
-    return {"greedy": [join_words(first), rounded(np.exp(first.log_prob))],
-            "beam": [join_words(wide.best), rounded(np.exp(wide.best.log_prob))],
-            "first": {w: rounded(p[words.ids([w])[0]]) for w in ("the", "a")},
-            "second": {w: rounded(q[words.ids([w])[0]]) for w in ("dog", "cat", "bird", "child")}}
+    scorer = make_scorer(model, np.searchsorted(words, ["start"]))
+    end = int(np.searchsorted(words, "."))
+    found = {"greedy": greedy(scorer, 5, eos=end)[0],
+             "beam": beam_search(scorer, 2, 5, eos=end).best}
+    p = probabilities(model, np.searchsorted(words, [["start", "the"]]))[0]
+    first, second = (dict(zip(words.tolist(), rounded(row), strict=True)) for row in p)
+    return {name: [" ".join(words[list(best.tokens)]), rounded(np.exp(best.log_prob))]
+            for name, best in found.items()} | {
+        "first": {word: first[word] for word in ("the", "a")},
+        "second": {word: second[word] for word in ("dog", "cat", "bird", "child")}}
 
 
 def ranks():
     """Train adapters of rank 1 to 6, with which a model that fits one curve learns another."""
-    x = np.linspace(-2, 2, 64)[:, None]
-    features = np.concatenate([np.sin(k * x) for k in range(1, 5)]
-                              + [np.cos(k * x) for k in range(1, 5)], 1)
+    waves = np.linspace(-2, 2, 64)[:, None] * np.arange(1, 5)
+    features = np.concatenate([np.sin(waves), np.cos(waves)], 1)
     rng = np.random.default_rng(7)
     mix = rng.standard_normal((8, 8))
     old, new = features @ mix, features @ (mix + rng.standard_normal((8, 3)) @

@@ -96,7 +96,7 @@ def test_a_chapter_in_good_form(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE)
     page, text = page_of(path)
-    assert page.steps == ["Linear"] and "wrong sign" in text and "<b>001.3.1</b>" in text
+    assert page.chapter.layers == ["Linear"] and "wrong sign" in text and "<b>001.3.1</b>" in text
 
 
 def test_a_mistake_that_raises_is_named(tmp_path):

@@ -1,10 +1,8 @@
 """Parse an equation in printed TeX, and decide if it holds for given arrays.
 
-    tree        the nodes of an expression
-    tex         the parser from TeX to a tree
+    tex         the parser from TeX to a tree, whose nodes are expressions
     values      the value of a tree, with arrays, functions and numbers for its symbols
     holds       Equation(tex)(dx=dx, ...) compares both sides; Close compares arrays
-    measured    numerical gradients, and local variables of a function
 
 The notation is that of the book: vectors are rows. Symbols next to each other are a matrix
 product, a factor, or a function and its argument. A letter may have a dot, a hat or a tilde.

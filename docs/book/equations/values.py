@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from docs.book.equations.tex import NotRead, parse_script
-from docs.book.equations.tree import Big, Symbol, symbols
+from docs.book.equations.tex import Big, NotRead, Symbol, parse_script, symbols
 
 BUILT_IN = {
     "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,
