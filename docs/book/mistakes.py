@@ -122,12 +122,11 @@ def read_mistakes(chapter, part):
 def find_statement(target, code):
     """Return (function, statement) of the statement `code` in `target`, a function or class.
 
-    A class's backward is searched first, its forward last. Raises InputError if there is none.
+    Raises InputError if there is none.
     """
     functions = [target] if isinstance(target, FunctionType) else [
         f for f in vars(target).values() if isinstance(f, FunctionType)]
-    order = {"backward": 0, "forward": 2}               # the other functions in between
-    for function in sorted(functions, key=lambda f: order.get(f.__name__, 1)):
+    for function in functions:
         planned = describe_function(inspect.unwrap(function).__code__)
         for statement in planned.lines if planned else ():
             if normalise_code(statement.source) == normalise_code(code):

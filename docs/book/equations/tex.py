@@ -381,19 +381,9 @@ class _Reader:
 
 def parse_script(tokens):
     """Return a subscript as a tuple of index expressions: two for rs, one for t - 1."""
-    reader = _Reader(tokens)
-    bracketed = reader.take("(")
-    if any(token.text == "," for token in tokens):
+    if any(token.text in (",", "+", "-", "/") for token in tokens):
         return _Reader([*tokens, Token(")", ")", False)]).expressions(")")
-    many = tokens[0].text[0].isdigit() and len(tokens) > 1
-    if many or any(token.text in ("+", "-", "/") for token in tokens):
-        found = (reader.expression(),)
-    else:
-        found = ()
-        while reader.peek() not in (None, ")"):
-            found += (reader.atom(),)
-    if bracketed:
-        reader.expect(")")
-    if reader.peek() is not None:
-        reader.fail()
+    reader, found = _Reader(tokens), ()
+    while reader.peek() is not None:
+        found += (reader.atom(),)
     return found

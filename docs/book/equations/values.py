@@ -65,7 +65,7 @@ class Values:
         value, scripts = self.resolve(node, suffix)
         for one in scripts:
             value = get_entry(value, [self.value(i, at) for i in one], node.base)
-        return float(value) if isinstance(value, np.bool_) else value
+        return value
 
     def indices(self, node):
         """Return {index: its range, or None if unknown} of the free indices of a tree."""
@@ -244,7 +244,7 @@ def get_entry(value, places, name):
 def index_range(value, place):
     """Return the range of the index on axis `place` of a value, or None if it is unknown."""
     if isinstance(value, Mapping):
-        return list(value) if place == 0 and not isinstance(next(iter(value)), tuple) else None
+        return list(value) if place == 0 else None
     if isinstance(value, list | tuple) and place == 0:
         return range(len(value))
     if not isinstance(value, np.ndarray) or value.ndim <= place:
