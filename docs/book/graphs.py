@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from docs.book.drawing import WIDTH, Drawing
-from docs.book.frame import record_layer
+from docs.book.layers import record_layer
 from npdl.study.step.fold import is_only_naming
 
 HIGH, GAP, ACROSS = 54, 22, 4

@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 from docutils.utils.math import MathError
 
-from docs.book import checks, frame, graphs, pictures, sources, trained
+from docs.book import checks, graphs, layers, pictures, sources, trained
 from docs.book.chapter import CITED, find_homes, split_labels
 from docs.book.equations.holds import find_number
 from docs.book.equations.tex import parse_equation
@@ -15,7 +15,6 @@ from docs.book.formulas import to_mathml_parts
 from docs.book.markup import colour_code, html_block, make_fold, text_to_html
 from docs.book.mistakes import try_mistakes
 from docs.book.notebooks import find_exercise
-from docs.book.proofs import make_table
 from docs.book.solved import solve_question
 from npdl.errors import InputError
 from npdl.study.step import maths
@@ -48,7 +47,7 @@ class Page:
             text = text.replace(YOURSELF, YOURSELF + html_block(
                 f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>'
                 "The notebook of this chapter</a> runs its layers and checks your own.</p>"))
-        return text.replace(WRONG, frame.embed_step_pages(self.chapter.layers) + "\n" + WRONG)
+        return text.replace(WRONG, layers.embed_step_pages(self.chapter.layers) + "\n" + WRONG)
 
     def picture(self, part):
         if part.given not in pictures.list_names():
@@ -153,7 +152,7 @@ class Page:
                 f'<span class="origin">from {self.links(part.line, line.cited)}</span></div></div>')
 
     def proof(self, part):
-        return make_table(part.given.split())
+        return layers.make_check_table(part.given.split())
 
     def mistakes(self, part):
         made = []

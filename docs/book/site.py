@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 
 from docs.book.chapter import BookError, list_chapters, read_chapter
-from docs.book.frame import make_step_page
+from docs.book.layers import make_step_page
 from docs.book.markup import colour_code, html_block, text_to_html
 from docs.book.notebooks import WHEEL, build_wheel, make_notebooks
 from docs.book.render import Page

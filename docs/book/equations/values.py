@@ -139,21 +139,14 @@ class Values:
 
     def big(self, node, at):
         total, step = BIG[node.kind]
-        if node.kind in ("max", "min") and not {*node.names} & {s.base for s in self.read(node)}:
+        used = {one.base for one in symbols(node.body)} | self.indices(node.body).keys()
+        if node.kind in ("max", "min") and not used & {*node.names}:
             raise NotRead(f"the {node.kind} over {', '.join(node.names)} has a term without it")
         for values in itertools.product(*self._ranges(node, at)):
             here = at | dict(zip(node.names, values, strict=True))
             if all(self.value(one, here) for one in node.condition or ()):
                 total = step(total, self.value(node.body, here))
         return total
-
-    def read(self, node):
-        """Yield the Symbols of a tree, including those in scripts."""
-        for one in symbols(node):
-            yield one
-            for index in filter(None, (one.low, one.high)):
-                for part in parse_script(index[1]):
-                    yield from self.read(part)
 
     def _ranges(self, node, at):
         """Return a list with the range of each index of a Big."""
