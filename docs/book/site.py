@@ -27,14 +27,7 @@ LINK = re.compile(          # or code, which is left as it is
     rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 INDEX = "docs/book/pages/index.md"
 WHEEL_IN_TEXT = "npdl_textbook-VERSION-py3-none-any.whl"
-DRAFT = """# The book
-
-```{toctree}
-:glob:
-
-chapters/*
-```
-"""
+DRAFT = "# The book\n\n```{toctree}\n:glob:\n\nchapters/*\n```\n"       # the first page of a draft
 
 
 def map_pages():

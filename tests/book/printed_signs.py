@@ -27,20 +27,17 @@ TRUE = {        # (label, kind, the changed part or None for any): why the chang
     ("research-8", "sign", None): "theta and g_perp are orthogonal: their sum is as long",
     ("rnn-9", "transpose", None): NORM,
     ("research-11", "transpose", None): NORM,
-    ("gru-11", "index", r"row\quad h[_t -> _{t-1}] = h_{t-1}"): SAME,
     ("gru-13", "index", r"|h[_t -> _{t-1}]| \le \max"): "a maximum bounds what it is of",
     ("research-5", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
     (f"19: {STABLE}", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
     ("llama-2", "transpose", r" = R_0 = I[ -> ^\top]"): "the identity is its own",
-    ("3: p = \\mathrm{ReLU}(h)", "argument", None): "p is 0 or positive: ReLU leaves it",
     ("3: p = \\mathrm{ReLU}(h)", "letter", None): "p is 0 or positive: ReLU leaves it",
     ("10: E[q_i^2] E[k_i^2] - \\mu_i^4 = (\\sigma^2 + \\mu_i^2)^2 - \\mu_i^4", "letter",
      r"[q_i^2] E[[k -> q]_i^2] - \m"): "both have the same means",
     ("attention-15", "letter", r"hrm{rank}([v -> A])"): "a product's rank is at most that of each",
+    ("decoding-6", "letter", r" \mathcal{[W -> s]}} s_y"): "s has an entry for each hypothesis",
     ("lora-8", "letter", "m{rank}(s [A -> B] B^\\top) \\"): "B has no more columns than A",
     ("heads-8", "letter", r"[Q -> V] = K = V ="): SAME,
-    ("heads-8", "letter", "Q = [K -> Q] = V = x \\"): SAME,
-    ("heads-8", "letter", r"Q = K = [V -> x] = x \quad"): SAME,
     ("heads-8", "letter", r"= K = V = [x -> K] \quad\Rig"): SAME,
     ("research-3", "number", r" \frac{1}{[2 -> 3]} \Big\rfl"): "a whole number and a third, cut",
     ("research-9", "number", r"\quad \mu_[0 -> 1] = g_1, \q"): "the mean of twice the same",
@@ -104,15 +101,6 @@ def change_factors(tex):
             yield found.end(), found.end(), r" 2\,"
 
 
-def change_arguments(tex):
-    """Replace an argument that is a letter by another letter of the equation."""
-    letters = sorted(set(re.findall(r"(?<![A-Za-z\\])[a-z](?![A-Za-z])", tex)))
-    for found in re.finditer(r"(?<=[\w'}])\(([a-z])\)", tex):
-        for other in letters:
-            if other != found[1]:
-                yield *found.span(), f"({other})"
-
-
 def change_letters(tex):
     """Replace a letter by the next one in the equation's sorted letters."""
     alone = list(re.finditer(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])", tex))
@@ -144,18 +132,22 @@ KINDS = {
     "fraction": replace(rf"\\frac{BRACES}{BRACES}",
                         lambda found: [rf"\frac{{{found[2]}}}{{{found[1]}}}"]),
     "product": replace(r"\\odot", lambda found: [r"\,", "+"]),
-    "argument": change_arguments,
-    "condition": replace(r"\[([a-z]) (\S+) ([a-z])\]", lambda found: [
-        f"[{letter} {found[2]} {letter}]" for letter in found.group(1, 3)]),
     "number": replace(r"\d+(?!\.|\d)", lambda found: [str(int(found[0]) + 1).zfill(len(found[0]))]),
     "letter": change_letters}
 
 
+TRIVIAL = re.compile(r"(?<![\w'}])(\S+) (?:=|<|>|\\le) \1(?![\w'_^({])")      # such as t > t
+
+
 def list_changes(tex):
-    """Return a list of (kind, changed part, changed TeX) of an equation."""
-    return [(kind, f"{tex[max(0, start - 10): start]}[{tex[start:end]} -> {new}]"
-                   f"{tex[end: end + 10]}".replace("\n", " "), tex[:start] + new + tex[end:])
-            for kind in KINDS for start, end, new in dict.fromkeys(KINDS[kind](tex))]
+    """Return a list of (kind, changed part, changed TeX) of an equation.
+
+    A change that makes the two sides of a relation equal is left out.
+    """
+    found = [(kind, f"{tex[max(0, start - 10): start]}[{tex[start:end]} -> {new}]"
+                    f"{tex[end: end + 10]}".replace("\n", " "), tex[:start] + new + tex[end:])
+             for kind in KINDS for start, end, new in dict.fromkeys(KINDS[kind](tex))]
+    return [change for change in found if not TRIVIAL.search(change[2])]
 
 
 def is_noticed(one, part, texts, space):
