@@ -18,8 +18,8 @@ from npdl.cli.folders import new_folder
 from npdl.errors import InputError
 
 
-def parse():
-    from docs.book import chapter, trained
+def main():
+    from docs.book import chapter, checks, trained
 
     parser = OneLineParser(prog="python -m docs.book", description="Build the book as a website, "
                            "which needs no server: open index.html in its folder.")
@@ -33,12 +33,7 @@ def parse():
     parser.add_argument("--train", nargs="*", metavar="MODEL", choices=trained.MODELS,
                         help="train the pages' tiny models (or these) again, and keep what the "
                              "pages show of them in docs/book/data")
-    return parser.parse_args()
-
-
-def run(options):
-    from docs.book import chapter, checks, trained
-
+    options = parser.parse_args()
     if options.train is not None:
         for name in options.train or trained.MODELS:
             print(trained.write_record(name), flush=True)
@@ -86,4 +81,4 @@ def build(options):
 if __name__ == "__main__":
     start_script()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(run_guarded("python -m docs.book", lambda: run(parse())))
+    sys.exit(run_guarded("python -m docs.book", main))

@@ -167,8 +167,3 @@ def _assign_relations(chapter):
     for tex, line in waiting.items():
         chapter.fail(line, f"${tex}$ has a relation and no check: write an {{said}} with "
                            "holds(\"how it begins\", ...) below, or say it in words")
-
-
-def split_labels(text):
-    """Return the labels in a text: "lstm-3 lstm-4" -> ["lstm-3", "lstm-4"]."""
-    return text.replace(",", " ").split()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from docs.book.drawing import WIDTH, Drawing
 from docs.book.layers import record_layer
-from npdl.study.step.fold import is_only_naming
 
 HIGH, GAP, ACROSS = 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
@@ -59,8 +58,7 @@ def _nodes(steps, phase, returned=None):
     found, current = [], {}
     for one in steps:
         writes = [w for w in one.writes if w.shown[0][0] == "" and w.shown[0][1].shape
-                  and (w.name != "return" or returned and one.is_new
-                       and not is_only_naming(one.line.node))]
+                  and (w.name != "return" or returned and one.is_new)]
         if not writes or all(read.startswith("cache.") for read in one.reads):
             continue                                    # fields of the cache, handed on
         made_of, also = [], []

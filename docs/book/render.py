@@ -8,7 +8,7 @@ import numpy as np
 from docutils.utils.math import MathError
 
 from docs.book import checks, graphs, layers, pictures, sources, trained
-from docs.book.chapter import CITED, find_homes, split_labels
+from docs.book.chapter import CITED, find_homes
 from docs.book.equations.holds import find_number
 from docs.book.equations.tex import parse_equation
 from docs.book.formulas import to_mathml_parts
@@ -42,7 +42,7 @@ class Page:
 
     def prose(self, part):
         """Return a part of text, with links for citations, step pages, and the notebook's link."""
-        text = CITED.sub(lambda m: self.links(part.line, split_labels(m[1])), part.body)
+        text = CITED.sub(lambda m: self.link(part.line, m[1]), part.body)
         if find_exercise(self.chapter):
             text = text.replace(YOURSELF, YOURSELF + html_block(
                 f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>'
@@ -94,9 +94,6 @@ class Page:
         return html_block(f'<div class="ask"><p>{self.inline(question)}</p>'
                           f'{make_fold("The answer", body, "answer")}</div>')
 
-    def links(self, line, cited):
-        return ", ".join(self.link(line, label) for label in cited)
-
     def link(self, line, label):
         """Return the link to an equation: (3) in this chapter, (1.3) in another."""
         home = self.chapter if label in self.chapter.equations else find_homes().get(label)
@@ -146,10 +143,11 @@ class Page:
         if not line.cited:
             return f'<div class="row alone"><div class="code">{code}</div></div>'
         node, formula = line.statement.node, ""
+        links = ", ".join(self.link(part.line, label) for label in line.cited)
         if line.statement.is_simple and len(maths.format_text(node)) < WIDE:
             formula = f'<span class="formula">{maths.format_html(node)}</span>'
         return (f'<div class="row"><div class="code">{code}</div><div class="beside">{formula}'
-                f'<span class="origin">from {self.links(part.line, line.cited)}</span></div></div>')
+                f'<span class="origin">from {links}</span></div></div>')
 
     def proof(self, part):
         return layers.make_check_table(part.given.split())
@@ -170,8 +168,8 @@ class Page:
 
     def inline(self, text):
         """Return text as HTML, with `code` and citations."""
-        pieces = CITED.split(text)                      # words, labels, words, labels, words
-        return "".join(self.links(1, split_labels(piece)) if n % 2 else text_to_html(piece)
+        pieces = CITED.split(text)                      # words, a label, words, a label, words
+        return "".join(self.link(1, piece) if n % 2 else text_to_html(piece)
                        for n, piece in enumerate(pieces))
 
     def questions(self, part):

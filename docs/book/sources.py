@@ -8,7 +8,6 @@ import pkgutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.book.chapter import split_labels
 from npdl.errors import InputError
 from npdl.study.trace.statements import describe_function
 
@@ -86,7 +85,7 @@ def make_cited_listing(chapter, part):
         if line is None:
             chapter.fail(i, f"{code!r} is not a line of {found.name}; copy it from {found.module}, "
                             f"lines {found.first} on")
-        line.cited = split_labels(names)
+        line.cited = names.split()
     for line in found.lines:
         if "backward" in found.name and line.cited is None and _needs_equation(line.statement):
             chapter.fail(part.line, f"{found.name}: {line.code.strip()!r} cites no equation: list "

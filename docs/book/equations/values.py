@@ -29,9 +29,6 @@ class Values:
     def __init__(self, given, around):
         self.given, self.around = given, around
 
-    def has_value(self, name):
-        return name in self.given or name in self.around or name in BUILT_IN
-
     # -- symbols and their scripts --------------------------------------------------------------
 
     def resolve(self, node, suffix=""):
@@ -116,8 +113,7 @@ class Values:
             for node in symbols(index):
                 if not node.bare or node.base in bound:
                     yield from self._indices(node, bound)
-                elif not self.has_value(node.base) or isinstance(self.given.get(node.base),
-                                                                 range | list):
+                elif not any(node.base in one for one in (self.given, self.around, BUILT_IN)):
                     yield node.base, None
 
     # -- values ---------------------------------------------------------------------------------
