@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The folder of a site just built: NPDL_SITE's, or one built here."""
+    """Return the folder of a new site: NPDL_SITE if it is set, or else a folder built here."""
     for name in ("sphinx", "furo", "myst_parser", "nbformat", "ziamath"):
         pytest.importorskip(name)
     if "NPDL_SITE" in os.environ:

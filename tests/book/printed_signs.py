@@ -46,24 +46,20 @@ TRUE = {        # (label, kind, the changed part or None for any): why the chang
 }
 
 
-def find_depths(tex):
-    """Return a list with the number of brackets around each character."""
-    found, depth = [], 0
-    for character in tex:
-        depth -= character in "})]"
-        found.append(depth)
-        depth += character in "{(["
-    return found
+def find_outer(pattern, tex):
+    """Yield the matches of a pattern that are outside of all brackets."""
+    for found in re.finditer(pattern, tex):
+        before = tex[:found.start()]
+        if sum(map(before.count, "{([")) == sum(map(before.count, "})]")):
+            yield found
 
 
 def change_signs(tex):
     """Exchange + and -, and insert a - after a relation =."""
-    depths = find_depths(tex)
-    for i, character in enumerate(tex):
-        if character in "+-":
-            yield i, i + 1, "+-"[character == "+"]
-        if character == "=" and depths[i] == 0 and not re.match(r"\s*(0\b|\\\w+e\b)", tex[i + 1:]):
-            yield i + 1, i + 1, " -"
+    for found in re.finditer("[+-]", tex):
+        yield *found.span(), "+-"[found[0] == "+"]
+    for found in find_outer(r"=(?!\s*(0\b|\\\w+e\b))", tex):
+        yield found.end(), found.end(), " -"
 
 
 def change_transposes(tex):
@@ -71,10 +67,8 @@ def change_transposes(tex):
     for found in re.finditer(r"\^\\top", tex):
         yield *found.span(), ""
     script = r"(_[A-Za-z](?![A-Za-z])|_\{[^{}]*\})?(?![\w'_^(.}])(?! = [01](?![.\d]))"
-    depths = find_depths(tex)
-    for found in re.finditer(LETTER + script, tex):
-        if depths[found.start()] == 0:
-            yield found.end(), found.end(), r"^\top"
+    for found in find_outer(LETTER + script, tex):
+        yield found.end(), found.end(), r"^\top"
 
 
 def change_indices(tex):
@@ -95,10 +89,8 @@ def change_indices(tex):
 
 def change_factors(tex):
     """Insert a factor 2 after a relation."""
-    depths = find_depths(tex)
-    for found in re.finditer(r"=|\\le(?![a-z])|\\ge(?![a-z])", tex):
-        if depths[found.start()] == 0 and not re.match(r"\s*(-|0\b)", tex[found.end():]):
-            yield found.end(), found.end(), r" 2\,"
+    for found in find_outer(r"(=|\\[lg]e(?![a-z]))(?!\s*(-|0\b))", tex):
+        yield found.end(), found.end(), r" 2\,"
 
 
 def change_letters(tex):
@@ -110,8 +102,7 @@ def change_letters(tex):
 
 
 def replace(pattern, new):
-    """Return a function that replaces each match of a pattern by each text of the list new(match).
-    """
+    """Return a function that replaces the matches of a pattern by each text in new(match)."""
     def change(tex):
         for found in re.finditer(pattern, tex):
             for text in new(found):

@@ -1,7 +1,5 @@
 """The notebooks' first cell, and the wheel beside them."""
 
-import contextlib
-import io
 import json
 import subprocess
 import sys
@@ -26,7 +24,7 @@ get_ipython = Shell
 
 
 def first_cell(folder, before=""):
-    """The first cell of a notebook, run where nothing is installed."""
+    """Run the first cell of a notebook where nothing is installed."""
     return subprocess.run([sys.executable, "-I", "-S", "-c", before + INSTALL], cwd=folder,
                           capture_output=True, text=True)
 
@@ -38,13 +36,12 @@ def test_a_notebook_without_npdl_asks_for_the_wheel(tmp_path):
     assert f"put {WHEEL}" in done.stderr and str(tmp_path) in done.stderr
 
 
-def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path):
+def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path, capsys):
     (tmp_path / WHEEL).touch()
     done = first_cell(tmp_path, IPYTHON)
     assert (done.returncode, done.stdout) == (0, f"pip install -q '{WHEEL}[train]'\n"), done.stderr
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        exec(INSTALL, {})                             # here npdl is
-    assert said.getvalue() == ""
+    exec(INSTALL, {})                                   # here npdl is installed
+    assert capsys.readouterr().out == ""
 
 
 def test_the_wheel(tmp_path, monkeypatch):
@@ -60,17 +57,17 @@ def test_the_wheel(tmp_path, monkeypatch):
         notebooks.build_wheel(tmp_path / "empty")
 
 
-CHAPTERS = [read_chapter(path) for path in list_chapters()]
-
-
 @pytest.mark.parametrize("chapter", [
     chapter if chapter.number in (1, 6) else pytest.param(chapter, marks=pytest.mark.slow)
-    for chapter in CHAPTERS if notebooks.find_exercise(chapter)], ids=lambda one: one.name)
+    for chapter in map(read_chapter, list_chapters()) if notebooks.find_exercise(chapter)],
+    ids=lambda one: one.name)
 def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
-    """At the blank it fails; with the solution in it, it does not."""
-    text = nbformat.writes(notebooks.make_notebooks([chapter])[chapter.name])
-    for made, right in ((text, False), (notebooks.filled(text), True)):
-        cells = json.loads(made)["cells"]
+    """The blank raises an error, and the solution does not. No cell needs the repository."""
+    made = notebooks.make_notebooks([chapter])
+    assert not any("docs.book" in cell.source for one in made.values() for cell in one.cells)
+    text = nbformat.writes(made[chapter.name])
+    for notebook, right in ((text, False), (notebooks.filled(text), True)):
+        cells = json.loads(notebook)["cells"]
         at = next(n for n, cell in enumerate(cells) if "solution" in cell["metadata"])
         setup, blank, check = ("".join(cells[n]["source"]) for n in (2, at, at + 1))
         space = {}
@@ -81,8 +78,3 @@ def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
         else:
             with pytest.raises(AssertionError, match="your backward of"):
                 exec(check, space)
-
-
-def test_no_notebook_needs_more_than_the_wheel():
-    for name, made in notebooks.make_notebooks(CHAPTERS[:1]).items():
-        assert not [cell.source for cell in made.cells if "docs.book" in cell.source], name
