@@ -42,7 +42,7 @@ def main():
         return build(options)
     for one in map(chapter.read_chapter, chapter.list_chapters()):
         if not options.only or one.number in options.only:
-            for label, close in checks.run_checks(one).items():
+            for label, close in checks.run_checks(one)[0].items():
                 print(f"{label:<20} {close.count:>3} comparisons   worst {close.worst:.1e}")
     return 0
 

@@ -41,11 +41,9 @@ def numeric(f, x, dout):
     x = np.array(x, "float64")
     dx = np.zeros_like(x)
     for at in np.ndindex(x.shape):
-        def loss(t, at=at):
-            moved = x.copy()
-            moved[at] += t
-            return float(np.sum(f(moved) * dout))
-        dx[at] = slope(loss)
+        unit = np.zeros_like(x)
+        unit[at] = 1.0
+        dx[at] = slope(lambda t, unit=unit: np.sum(f(x + t * unit) * dout))
     return dx
 
 
@@ -80,16 +78,14 @@ def make_namespace(name):
                     "ready": ready, "__name__": "checks"}
 
 
-def run_checks(chapter, space=None):
-    """Run every check and {said} of a chapter, and return {label: Close}.
+def run_checks(chapter):
+    """Run every check and {said} of a chapter; return {label: Close} and the checks' variables.
 
-    The variables that the checks define are stored in the dictionary `space`. Raises BookError for
-    the first check that fails.
+    Raises BookError for the first check that fails.
     """
-    space = {} if space is None else space
-    space |= make_namespace(chapter.name)
+    space = make_namespace(chapter.name)
     return {part.given: run_check(chapter, part, chapter.formulas[part.given], space)
-            for part in chapter.directives("equation", "said")}
+            for part in chapter.directives("equation", "said")}, space
 
 
 def evaluate(expression, names):

@@ -13,7 +13,6 @@ from docs.book.formulas import to_mathml
 project = "npdl"
 author = copyright = "the npdl authors"
 version = release = npdl.__version__
-language = "en"
 extensions = ["myst_parser", "sphinx.ext.githubpages"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]

@@ -13,6 +13,8 @@ from docs.book import drawing, trained
 from npdl.layers.embedding import sinusoidal
 
 DRAWINGS = Path(__file__).parent / "drawings"
+OF_LAYERS = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flow", "turns")
+NAMES = sorted({*(path.stem for path in DRAWINGS.iterdir()), *OF_LAYERS, *trained.MODELS})
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
 BARS = {"color": drawing.BLUE, "alpha": 0.4}
 
@@ -20,11 +22,6 @@ BARS = {"color": drawing.BLUE, "alpha": 0.4}
 def draw_strip(tokens, rows):
     """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
     return drawing.draw_table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
-
-
-def list_names():
-    """Return the names of all pictures."""
-    return sorted({*(path.stem for path in DRAWINGS.iterdir()), *OWN, *trained.MODELS})
 
 
 def draw_picture(name, caption):
@@ -143,9 +140,6 @@ def turns():
                       va="center")
         axis.set_axis_off()
     return made
-
-
-OWN = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flow", "turns")
 
 
 # -- of trained models -------------------------------------------------------------------------

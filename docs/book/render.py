@@ -9,8 +9,7 @@ from docutils.utils.math import MathError
 
 from docs.book import checks, graphs, layers, pictures, sources, trained
 from docs.book.chapter import CITED, find_homes
-from docs.book.equations.holds import find_number
-from docs.book.equations.tex import parse_equation
+from docs.book.equations.tex import Number, parse_equation
 from docs.book.formulas import to_mathml_parts
 from docs.book.markup import colour_code, html_block, make_fold, text_to_html
 from docs.book.mistakes import try_mistakes
@@ -27,8 +26,8 @@ class Page:
     """A chapter's page. Its methods render the directives."""
 
     def __init__(self, chapter):
-        self.chapter, self.space = chapter, {}
-        self.closes = checks.run_checks(chapter, self.space)
+        self.chapter = chapter
+        self.closes, self.space = checks.run_checks(chapter)
 
     def text(self):
         """Return the whole page in Markdown (MyST)."""
@@ -50,9 +49,9 @@ class Page:
         return text.replace(WRONG, layers.embed_step_pages(self.chapter.layers) + "\n" + WRONG)
 
     def picture(self, part):
-        if part.given not in pictures.list_names():
+        if part.given not in pictures.NAMES:
             raise InputError(f"picture {part.given!r} is unknown; choose one of: "
-                             f"{', '.join(pictures.list_names())}")
+                             f"{', '.join(pictures.NAMES)}")
         caption = fill_in(" ".join(part.body.split()),
                           {"np": np} | trained.read_record(part.given))
         return self.figure(pictures.draw_picture(part.given, caption), caption)
@@ -70,7 +69,7 @@ class Page:
         joined = r", \quad ".join(lines)
         checks.run_check(self.chapter, replace(part, given="of the sum"), {"of the sum": joined},
                          checks.make_namespace(self.chapter.name))
-        if any(one.operation == "~" and not find_number(one.parts[1])
+        if any(one.operation == "~" and not isinstance(one.parts[1], Number)
                for chain in parse_equation(joined) for one in chain):
             raise InputError("in a sum, write a number after \\approx")
         rows = "".join(f'<div class="equation"><div class="parts">{formula}</div></div>'

@@ -102,9 +102,8 @@ def probabilities(model, inputs):
 
 def measure_accuracy(model, inputs, targets):
     """Return the accuracy on the unmasked targets."""
-    found = predict(model, inputs).argmax(-1)
-    counted = targets != IGNORED
-    return float((found == targets)[counted].mean())
+    is_right = predict(model, inputs).argmax(-1) == targets
+    return float(is_right[targets != IGNORED].mean())
 
 
 def rounded(values, digits=3):

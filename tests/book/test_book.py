@@ -140,7 +140,7 @@ def test_a_graph_is_the_layers_own():
     assert {"x", "a"} <= {one.name for one in residual.made_of}
 
 
-@pytest.mark.parametrize("name", [*pictures.list_names(), *GRAPHS])
+@pytest.mark.parametrize("name", [*pictures.NAMES, *GRAPHS])
 def test_a_picture_is_drawn_inside_its_frame(name):
     svg, caption = (graphs.draw_graph(name) if name in GRAPHS else
                     (pictures.draw_picture(name, "A picture."), "A picture."))

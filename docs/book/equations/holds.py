@@ -96,9 +96,9 @@ class Equation:
                 for side, value in zip(sides, _broadcast(x, y), strict=True):
                     side.append(value.reshape(-1))
         a, b = (np.concatenate(side) for side in sides)
-        if op == "~" and (printed := find_number(right)):
-            for exact in a[np.round(a, printed.places) != np.round(b, printed.places)]:
-                raise AssertionError(f"{exact:.6f} is not {b[0]:.{printed.places}f}, rounded")
+        if op == "~" and isinstance(right, Number):
+            for exact in a[np.round(a, right.places) != np.round(b, right.places)]:
+                raise AssertionError(f"{exact:.6f} is not {b[0]:.{right.places}f}, rounded")
         if op in ("=", "<-"):
             self.close.sharp += right == Number(0.0)
             assert self.close(a, b, rel), (
@@ -115,12 +115,6 @@ class Equation:
                 self.bounds.setdefault(number, {"strict"}).update({"tight"} if near else ())
             self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
             assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
-
-
-def find_number(node):
-    """Return the Number of a node that is a number or its negative, else None."""
-    node = node.parts[0] if getattr(node, "operation", "") == "neg" else node
-    return node if isinstance(node, Number) else None
 
 
 def _broadcast(a, b):

@@ -165,7 +165,9 @@ class _Reader:
     def expression(self):
         sign = self.take("+", "-")
         made = self.term()
-        made = Apply("neg", (made,)) if sign == "-" else made
+        if sign == "-":
+            made = Number(-made.value, made.places) if isinstance(made, Number) else Apply(
+                "neg", (made,))
         while (sign := self.take("+", "-")) is not None:
             made = Apply("add" if sign == "+" else "sub", (made, self.term()))
         return made
