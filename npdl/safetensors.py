@@ -95,8 +95,8 @@ class SafetensorsFile:
         flat = np.frombuffer(self._map, entry.stored_dtype, entry.size, entry.start)
         return flat.reshape(entry.shape)
 
-    def read(self, name, dtype=None, out=None):
-        """Read the array `name` into new memory, or into `out` (size,), and return it.
+    def read(self, name, dtype=None):
+        """Read the array `name` into new memory, and return it.
 
         Floats are converted to `dtype`. If `dtype` is None, only BF16 is converted, to float32. The
         conversion needs no second array of this size.
@@ -105,7 +105,7 @@ class SafetensorsFile:
         is_bf16, is_float = entry.dtype == "BF16", entry.dtype in FLOATS
         wanted = np.dtype(dtype or "f4" if is_bf16 else dtype or entry.stored_dtype if is_float
                           else entry.stored_dtype)
-        values = np.empty(entry.size, wanted) if out is None else out
+        values = np.empty(entry.size, wanted)
         with open(self.path, "rb") as file:
             file.seek(entry.start)
             for start in range(0, entry.size, AT_ONCE):

@@ -19,7 +19,7 @@ from npdl.models.seq2seq import Seq2Seq
 from npdl.train.config import UserFunction
 from npdl.train.engine import Batch
 from npdl.train.initialise import initialise
-from npdl.train.pretrained import digest, load, read_tokenizer
+from npdl.train.pretrained import digest, load
 from npdl.train.pretrained.folder import open_model
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
@@ -206,12 +206,13 @@ class PretrainedTask(TextTask):
     def __init__(self, config):
         self.config = config
         try:
-            self.architecture, self.weights = open_model(config.pretrained)
+            self.pretrained = open_model(config.pretrained)
         except InputError as error:
             raise InputError(f"{error}; if you moved the model, give its new path with --pretrained"
                              ) from None
-        self.vocab_size, self.max_len = self.architecture.vocab_size, config.block
-        longest = self.architecture.options["max_len"]
+        architecture = self.pretrained.architecture
+        self.vocab_size, self.max_len = architecture.vocab_size, config.block
+        longest = architecture.options["max_len"]
         if config.block > longest:
             raise InputError(f"--window {config.block} is longer than the model's context of "
                              f"{longest} tokens; choose at most {longest}")
@@ -220,9 +221,9 @@ class PretrainedTask(TextTask):
                              "began with (another SHA-256); give the path of that model with "
                              "--pretrained")
 
-    @cached_property
+    @property
     def vocabulary(self):
-        return read_tokenizer(self.config.pretrained, self.architecture, self.weights)
+        return self.pretrained.tokenizer
 
 
 def resolve_config(config):

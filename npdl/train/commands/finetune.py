@@ -43,7 +43,7 @@ from npdl.train.config import (
     count_usable_cores,
 )
 from npdl.train.finetune import DEFAULTS, finetune_config, pretrained_config
-from npdl.train.pretrained import Pretrained, is_model, to_huggingface
+from npdl.train.pretrained import is_model, to_huggingface
 from npdl.train.task import make_model, make_task, resolve_config
 
 
@@ -147,11 +147,11 @@ def merge(source, out, overrides, quiet, **training):
     if wrong is not None:
         raise InputError(f"{option_name(wrong)} has no effect with --merge; leave it out")
     tuned = runs.load_run(source)
-    path, task, out = tuned.config.pretrained, tuned.task, out or f"{source.rstrip('/')}-merged"
-    if path is None:
+    out = out or f"{source.rstrip('/')}-merged"
+    if tuned.config.pretrained is None:
         raise InputError(f"{source} is not a run of a real model; npdl.adapt.merge_lora merges "
                          "the adapters of npdl's own models")
-    to_huggingface(Pretrained(Path(path), tuned.model, task.architecture, task.weights), out)
+    to_huggingface(dataclasses.replace(tuned.task.pretrained, model=tuned.model), out)
     if not quiet:
         print(f"the model is in {out}: transformers and `python -m npdl generate` load it")
     return 0

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from npdl.cli.options import Range
 from npdl.errors import InputError
 from npdl.init import BLANK
 from npdl.layers.dropout import Dropout
@@ -11,7 +12,12 @@ from npdl.models.gpt import GPT2
 from npdl.models.llama import Llama
 
 LONGEST = 32768             # tokens of a context; tables for a longer one would take much memory
-SIZES = 1 << 24             # all widths and vocabularies are smaller
+# The values that settings may have. All widths and vocabularies are below 2^24.
+SIZE = Range(lambda n: type(n) is int and 1 <= n < 1 << 24,
+             f"an integer, 1 or more, below {1 << 24:,}")
+ABOVE_0 = Range(lambda x: type(x) in (int, float) and 0 < x < math.inf, "a finite number above 0")
+RATE = Range(lambda x: type(x) in (int, float) and 0 <= x < 1, "a number from 0 to below 1")
+BOOL = Range(lambda value: type(value) is bool, "true, false")
 KINDS = {"gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral without a sliding window",
          "qwen2": "Qwen2", "qwen3": "Qwen3"}
 GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu",
@@ -49,8 +55,8 @@ class Architecture:
         self.kind = kind
         if (quantization := values.get("quantization_config")) is not None:
             self._reject("quantization_config", quantization, "weights that are not quantized")
-        self.vocab_size = self._read_integer("vocab_size")
-        self.tied = self._read_bool("tie_word_embeddings", kind == "gpt2")
+        self.vocab_size = self._read("vocab_size", SIZE)
+        self.tied = self._read("tie_word_embeddings", BOOL, kind == "gpt2")
         self.options = self._read_gpt2_options() if kind == "gpt2" else self._read_llama_options()
 
     prefix = property(lambda self: "transformer." if self.kind == "gpt2" else "model.")
@@ -62,36 +68,36 @@ class Architecture:
         make = GPT2 if self.kind == "gpt2" else Llama
         model = make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
         if self.kind == "gpt2":
-            model.dropout = Dropout(self._read_dropout_rate("embd_pdrop"))
+            model.dropout = Dropout(self._read("embd_pdrop", RATE, 0.1))
         return model
 
     def _read_gpt2_options(self):
-        D = self._read_integer("n_embd")
-        inner = self._read_integer("n_inner", 4 * D)
+        D = self._read("n_embd", SIZE)
+        inner = self._read("n_inner", SIZE, 4 * D)
         activation = self.values.get("activation_function", "gelu_new")
         if not isinstance(activation, str) or activation not in GPT2_ACTIVATIONS:
             self._reject("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):
             self._require_usual(name, usual)
-        heads = self._require_divisor("n_head", self._read_integer("n_head"), "n_embd", D)
+        heads = self._require_divisor("n_head", self._read("n_head", SIZE), "n_embd", D)
         self._require_divisor("n_embd", D, "n_inner", inner)
-        return {"d_model": D, "num_layers": self._read_integer("n_layer"), "num_heads": heads,
-                "multiplier": inner // D, "max_len": self._read_integer("n_positions", 1024),
-                "eps": self._read_float("layer_norm_epsilon", 1e-5),
-                "dropout": self._read_dropout_rate("resid_pdrop"),
-                "attention_dropout": self._read_dropout_rate("attn_pdrop"),
+        return {"d_model": D, "num_layers": self._read("n_layer", SIZE), "num_heads": heads,
+                "multiplier": inner // D, "max_len": self._read("n_positions", SIZE, 1024),
+                "eps": self._read("layer_norm_epsilon", ABOVE_0, 1e-5),
+                "dropout": self._read("resid_pdrop", RATE, 0.1),
+                "attention_dropout": self._read("attn_pdrop", RATE, 0.1),
                 "activation": GPT2_ACTIVATIONS[activation]}
 
     def _read_llama_options(self):
-        D, heads = self._read_integer("hidden_size"), self._read_integer("num_attention_heads")
+        D, heads = self._read("hidden_size", SIZE), self._read("num_attention_heads", SIZE)
         if self.kind == "qwen3" and self.values.get("head_dim") is None:
             self._reject("head_dim", None, "an integer, which Qwen3's configs have")
-        groups = self._read_integer("num_key_value_heads", heads)
+        groups = self._read("num_key_value_heads", SIZE, heads)
         self._require_divisor("num_key_value_heads", groups, "num_attention_heads", heads)
         if self.values.get("head_dim") is None:
             self._require_divisor("num_attention_heads", heads, "hidden_size", D)
-        d_head = self._read_integer("head_dim", D // heads)
+        d_head = self._read("head_dim", SIZE, D // heads)
         if d_head % 2:
             self._reject("head_dim", d_head, "an even number, for rotary pairs")
         act = self.values.get("hidden_act", "silu")
@@ -102,12 +108,12 @@ class Architecture:
             self._require_usual(name, usual)
         self._check_full_attention()
         theta, scaling = self._read_rope_options()
-        return {"d_model": D, "num_layers": self._read_integer("num_hidden_layers"),
+        return {"d_model": D, "num_layers": self._read("num_hidden_layers", SIZE),
                 "num_heads": heads, "num_kv_heads": groups, "d_head": d_head,
-                "d_inner": self._read_integer("intermediate_size"), "scaling": scaling,
+                "d_inner": self._read("intermediate_size", SIZE), "scaling": scaling,
                 "qkv_bias": self.kind == "qwen2", "qk_norm": self.kind == "qwen3",
-                "max_len": min(self._read_integer("max_position_embeddings", 2048), LONGEST),
-                "rope_theta": theta, "eps": self._read_float("rms_norm_eps", 1e-6)}
+                "max_len": min(self._read("max_position_embeddings", SIZE, 2048), LONGEST),
+                "rope_theta": theta, "eps": self._read("rms_norm_eps", ABOVE_0, 1e-6)}
 
     def _read_rope_options(self):
         """Return the base of the rotary frequencies, and their scaling (None: not scaled).
@@ -121,18 +127,19 @@ class Architecture:
                 self._reject(name, part, "an object")
             rope |= part
         self._require_usual("partial_rotary_factor", 1.0, rope)
-        theta = self._read_float("rope_theta", self._read_float("rope_theta", 1e4), rope)
+        theta = self._read("rope_theta", ABOVE_0, self._read("rope_theta", ABOVE_0, 1e4), rope)
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind == "default":
             return theta, None
         if kind not in ("linear", "llama3"):
             self._reject("rope_scaling", kind, "default, linear, llama3")
-        factor = self._read_float("factor", None, rope)
+        factor = self._read("factor", ABOVE_0, None, rope)
         if kind == "linear":
             return theta, LinearScaling(factor)
-        length = self._read_integer("original_max_position_embeddings", values=rope)
-        return theta, Llama3Scaling(factor, self._read_float("low_freq_factor", None, rope),
-                                    self._read_float("high_freq_factor", None, rope), length)
+        low, high = (self._read(f"{end}_freq_factor", ABOVE_0, None, rope)
+                     for end in ("low", "high"))
+        length = self._read("original_max_position_embeddings", SIZE, None, rope)
+        return theta, Llama3Scaling(factor, low, high, length)
 
     def _check_full_attention(self):
         types = self.values.get("layer_types") or []
@@ -144,34 +151,16 @@ class Architecture:
             self._reject("layer_types" if other is not None else "sliding_window", other or window,
                          "attention over the whole context")
 
-    def _read_integer(self, name, default=None, values=None):
-        """Return the setting `name`. Raise InputError unless it is an integer in [1, SIZES)."""
-        value = (self.values if values is None else values).get(name)
-        value = default if value is None else value
-        if type(value) is not int or not 1 <= value < SIZES:
-            problem = "is missing" if value is None else f"is {str(value)[:40]!r}"
-            raise InputError(f"{self.where}: {name} {problem}; it must be an integer, 1 or more, "
-                             f"below {SIZES:,}")
-        return value
+    def _read(self, name, allowed, default=None, values=None):
+        """Return a setting, or `default` if it is missing or null. Raise InputError unless allowed.
 
-    def _read_float(self, name, default, values=None):
-        value = (self.values if values is None else values).get(name)
-        value = default if value is None else value
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            self._reject(name, value, "a finite number above 0")
-        return float(value)
-
-    def _read_dropout_rate(self, name):
-        """Return a dropout rate of GPT-2, which fine-tuning uses."""
-        value = self.values.get(name, 0.1)
-        if type(value) not in (int, float) or not 0 <= value < 1:
-            self._reject(name, value, "a number from 0 to below 1")
-        return value
-
-    def _read_bool(self, name, default):
-        value = self.values.get(name, default)
-        if type(value) is not bool:
-            self._reject(name, value, "true, false")
+        `values` are the settings of an object inside the config.json.
+        """
+        value = (self.values if values is None else values).get(name, default)
+        if value is None and allowed is not BOOL:       # transformers reads null as false there
+            value = default
+        if not allowed.holds(value):
+            self._reject(name, value, allowed.words)
         return value
 
     def _require_divisor(self, name, part, other, whole):
@@ -187,7 +176,8 @@ class Architecture:
             self._reject(name, value, f"{usual}; use another model")
 
     def _reject(self, name, value, supported):
-        raise InputError(f"{self.where}: {name} is {str(value)[:40]!r}; supported: {supported}")
+        given = "missing" if value is None else f"{str(value)[:40]!r}"
+        raise InputError(f"{self.where}: {name} is {given}; supported: {supported}")
 
     def array_specs(self):
         """Yield the ArraySpec of every array, layer by layer, each bias before its matrix."""

@@ -6,7 +6,6 @@
 Nothing is downloaded, no code of a folder is executed, and all files are validated.
 """
 
-import contextlib
 import hashlib
 import math
 import os
@@ -39,12 +38,12 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass
 class Pretrained:
-    """A frozen model that was read from `path`, with its architecture and its tokenizer."""
+    """A real model in `path`. `load` sets `model`; `weights` reads the arrays of the files."""
 
     path: Path
-    model: Layer
     architecture: Architecture
     weights: object
+    model: Layer | None = None
 
     @cached_property
     def tokenizer(self):
@@ -64,50 +63,31 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     supported.
     """
     require_dtype(dtype)
-    architecture, weights = open_model(path)
-    specs = _check_arrays(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
-    pretrained = Pretrained(Path(path), None, architecture, weights)
+    pretrained = open_model(path)
+    specs = _check_arrays(pretrained.architecture, pretrained.weights,
+                          np.dtype(dtype).itemsize if bits is None else 0)
     if tokenizer:
         pretrained.tokenizer  # noqa: B018  (reads it, or raises)
-    model = pretrained.model = architecture.make_model(dtype)
+    model = pretrained.model = pretrained.architecture.make_model(dtype)
     model.set_trainable(False)
     params = dict(model.params(frozen=True))
     for param in params.values():
         param.data = None                                   # set below; saves memory until then
     linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
-    quantized = set() if bits is None else {spec for spec in specs if linears.issuperset(spec.ours)}
-    for spec, array in _read_arrays(specs, weights, dtype, quantized):
+    for spec in specs:
+        is_quantized = bits is not None and linears.issuperset(spec.ours)
+        array = pretrained.weights.read_array(spec.theirs, dtype, mapped=not is_quantized)
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
             raise InputError(f"{path}: {spec.theirs} holds NaN or infinity; get another copy")
         parts = [array.T] if spec.transposed else np.split(array, len(spec.ours), -1)
         for name, part in zip(spec.ours, parts, strict=True):
             params[name].data = to_device(part)
         del array, parts, part
-        for name in spec.ours if spec in quantized else ():
+        for name in spec.ours if is_quantized else ():
             quantize_linears(model, bits, rounding=rounding, block=block, double=double,
                              where=name.removesuffix(".W"))
             del params[name]                                # releases its float array
     return pretrained
-
-
-def _read_arrays(specs, weights, dtype, alone):
-    """Yield (ArraySpec, array) for each of `specs`.
-
-    The arrays in `alone` have their own memory. The others are memory-mapped if their file has this
-    `dtype`. Those with another dtype are read into one common block of memory, because many blocks
-    would fragment the memory.
-    """
-    read = {spec for spec in specs
-            if spec not in alone and weights.memory_map(spec.theirs, dtype) is None}
-    buffer = np.empty(sum(math.prod(spec.shape) for spec in read), dtype)
-    for spec in specs:
-        if spec in alone:
-            yield spec, weights.read_array(spec.theirs, dtype)
-        elif spec in read:
-            out, buffer = np.split(buffer, [math.prod(spec.shape)])
-            yield spec, weights.read_array(spec.theirs, dtype, out)
-        else:
-            yield spec, weights.memory_map(spec.theirs, dtype)
 
 
 def is_model(path):
@@ -132,28 +112,30 @@ def is_model(path):
 
 
 def open_model(path):
-    """Return (Architecture, weights) of a model folder or a GGUF file. No array is read yet."""
+    """Return the Pretrained in a model folder or a GGUF file. No array is read yet."""
     path = Path(path)
     if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
-        return Architecture(weights.config, path), weights
+        return Pretrained(path, Architecture(weights.config, path), weights)
     config = path / "config.json"
     values = _read_json(config, f"{path} holds no model (config.json is missing); give a folder "
                                 "with config.json and model.safetensors, or a .gguf file")
     architecture, weights = Architecture(values, config), FolderWeights(path)
     if architecture.tied:
         weights.use_for_missing(architecture.embedding, "lm_head.weight")
-    return architecture, weights
+    return Pretrained(path, architecture, weights)
 
 
 class FolderWeights:
-    """The arrays of the safetensors files in a folder. `shapes` is {name without prefix: shape}."""
+    """The arrays of the safetensors files in a folder.
+
+    `shapes` is {name without prefix: shape}. `files` are the paths that determine the model.
+    """
 
     def __init__(self, folder):
-        self.folder = folder
-        self.paths = [folder / name for name in _find_shards(folder)]
-        self._files = {}
-        for path in self.paths:
+        paths = [folder / name for name in _find_shards(folder)]
+        self.files, self._files = [folder / "config.json", *paths], {}
+        for path in paths:
             file = safetensors.SafetensorsFile(path)
             for name in file.entries:
                 short = name.removeprefix("transformer.").removeprefix("model.")
@@ -170,24 +152,20 @@ class FolderWeights:
         if name not in self._files and other in self._files:
             self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
 
-    def memory_map(self, name, dtype):
-        """Return the memory-mapped array if its file has floats of `dtype`, else None."""
-        file, name = self._files[name]
-        entry = file.entries[name]
-        if entry.dtype in safetensors.FLOATS and entry.dtype != "BF16" and (
-                entry.stored_dtype == np.dtype(dtype)):
-            return file.mapped(name)
-        return None
+    def read_array(self, name, dtype, mapped=False):
+        """Return the array as floats of `dtype`.
 
-    def read_array(self, name, dtype, out=None):
-        """Return the array as floats of `dtype`, in new memory or in `out` (size,)."""
+        With `mapped`, an array that is stored in this dtype is memory-mapped from its file.
+        """
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype not in safetensors.FLOATS:
             raise InputError(f"{file.path}: {name} is {entry.dtype}; npdl reads "
                              f"{', '.join(safetensors.FLOATS)}, and not arrays that another "
                              "library has quantized")
-        return file.read(name, dtype, out)
+        if mapped and entry.stored_dtype == np.dtype(dtype):
+            return file.mapped(name)
+        return file.read(name, dtype)
 
 
 def _find_shards(folder):
@@ -260,8 +238,7 @@ def _check_arrays(architecture, weights, itemsize):
 
 def digest(path):
     """Return the SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
-    path, (_, weights) = Path(path), open_model(path)
-    files = [path] if isinstance(weights, GGUFWeights) else [path / "config.json", *weights.paths]
+    files = open_model(path).weights.files
     status = [os.stat(file) for file in files]
     return _digest(tuple(files), tuple((stat.st_size, stat.st_mtime_ns) for stat in status))
 
@@ -295,9 +272,8 @@ def to_huggingface(pretrained, folder):
         safetensors.write(new / ONE, arrays, {"format": "pt"})
         if pretrained.path.is_dir():
             for name in FILES:
-                with contextlib.suppress(FileNotFoundError):
-                    if is_file(pretrained.path / name):
-                        shutil.copyfile(pretrained.path / name, new / name)
+                if is_file(pretrained.path / name):
+                    shutil.copyfile(pretrained.path / name, new / name)
         else:
             pretrained.tokenizer.save(new)
 

@@ -21,6 +21,7 @@ from npdl.train.pretrained.tokenizer import require_package
 SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
            12: "<d"}
 STRING, ARRAY = 8, 9
+UNPACKED = {"F32": "<f4", "F16": "<f2"}     # types that are plain numbers
 AT_ONCE = 1 << 17           # entries that are converted to floats together
 MOST = 1 << 21              # limit of list items, settings and arrays; all models have fewer
 NAMES = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head",
@@ -53,7 +54,7 @@ class GGUFWeights:
         require_package("gguf", "a GGUF file", "use a folder with model.safetensors")
         import gguf
 
-        self.path, self.library = path, gguf
+        self.path, self.files, self.library = path, [path], gguf
         try:
             if not is_file(path):
                 raise ValueError("it is not a file")
@@ -92,14 +93,10 @@ class GGUFWeights:
                              "short, or its header is wrong")
         return kind, row, start
 
-    def memory_map(self, name, dtype):
-        """Return None, because arrays in this format can't be memory-mapped."""
-
-    def read_array(self, name, dtype, out=None):
-        """Return the array as floats of `dtype`, in new memory or in `out` (size,)."""
+    def read_array(self, name, dtype, mapped=False):
+        """Return the array as floats of `dtype`. Arrays in this format are never memory-mapped."""
         shape, kind, row, start = self._arrays[name]
-        values = np.empty(math.prod(shape), dtype) if out is None else out
-        values = values.reshape(-1, shape[-1])
+        values = np.empty((math.prod(shape[:-1]), shape[-1]), dtype)
         step = max(1, AT_ONCE // shape[-1])
         with open(self.path, "rb") as file:
             file.seek(start)
@@ -109,11 +106,8 @@ class GGUFWeights:
                 if packed.size < len(part) * row:
                     raise CheckpointError(f"{self.path} was cut short while it was read; download "
                                           "it again")
-                if kind.name in ("F32", "F16"):             # the library expects these as numbers
-                    part[...] = packed.view("<f4" if kind.name == "F32" else "<f2").reshape(
-                        part.shape)
-                else:
-                    part[...] = self.library.dequantize(packed.reshape(-1, row), kind)
+                packed = packed.reshape(-1, row).view(UNPACKED.get(kind.name, "u1"))
+                part[...] = self.library.dequantize(packed, kind)
         self._reorder_rotary_rows(name, values)
         return values.reshape(shape)
 
@@ -123,13 +117,12 @@ class GGUFWeights:
         In a head of d rows, RoPE rotates row 2i with row 2i + 1 in llama.cpp's order, and row i
         with row i + d/2 in Hugging Face's.
         """
-        if self.metadata.get("general.architecture") != "llama" or not re.search(
-                r"self_attn\.[qk]_proj", name):
+        part = re.search(r"self_attn\.([qk])_proj", name)
+        if part is None or self.metadata["general.architecture"] != "llama":
             return
-        heads = self.config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
-        if type(heads) is not int or heads < 1 or len(W) % (2 * heads):
-            raise InputError(f"{self.path}: {name} has {len(W)} rows, which can't be divided into "
-                             f"{heads} heads of even width")
+        heads = self.config["num_attention_heads"]
+        if part[1] == "k":
+            heads = self.config.get("num_key_value_heads") or heads
         W[...] = W.reshape(heads, -1, 2, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
 
     def _make_config(self):
@@ -169,19 +162,17 @@ class GGUFWeights:
             return None if scaling == "none" else {"rope_type": scaling, "factor": factor}
         divisors = self.read_array(FREQUENCIES, "float64").reshape(-1)
         base = self.metadata.get(f"{kind}.rope.freq_base", 10000.0)
-        if not (scaling == "none" and type(base) is float and base > 0 and divisors.min() >= 1):
-            raise self._make_scaling_error()
-        f = base ** -(np.arange(len(divisors)) / len(divisors))
-        expected = Llama3Scaling(float(divisors.max()), **LLAMA3)
-        if not np.allclose(f / divisors, expected.frequencies(f), 1e-5, 0):
-            raise self._make_scaling_error()
+        is_known = scaling == "none" and type(base) is float and base > 0 and divisors.min() >= 1
+        if is_known:
+            f = base ** -(np.arange(len(divisors)) / len(divisors))
+            expected = Llama3Scaling(float(divisors.max()), **LLAMA3)
+            is_known = np.allclose(f / divisors, expected.frequencies(f), 1e-5, 0)
+        if not is_known:
+            raise InputError(f"{self.path}: {FREQUENCIES} scales the rotary frequencies in another "
+                             "way than Llama 3.1 to 3.3; use a folder with config.json")
         return {"rope_type": "llama3", "factor": expected.factor,
                 "low_freq_factor": expected.low, "high_freq_factor": expected.high,
                 "original_max_position_embeddings": expected.original_length}
-
-    def _make_scaling_error(self):
-        return InputError(f"{self.path}: {FREQUENCIES} scales the rotary frequencies in another "
-                          "way than Llama 3.1 to 3.3; use a folder with config.json")
 
     def _reject_unusual(self, kind, config):
         """Raise InputError for a setting that changes the result and that npdl doesn't support."""
@@ -262,24 +253,24 @@ def _read_value(data, at, kind, texts):
     if kind == STRING:
         return _read_string(data, at)
     if kind != ARRAY:
-        if kind not in SCALARS:
-            raise ValueError(f"a value of the unknown type {kind}")
-        (value,) = struct.unpack_from(SCALARS[kind], data, at)
-        return value, at + struct.calcsize(SCALARS[kind])
+        [value], at = _read_scalars(data, at, kind, 1)
+        return value, at
     kind, length = struct.unpack_from("<IQ", data, at)
     check_count(length, "items in a list")
     at += 12
-    if kind in SCALARS:
-        size = length * struct.calcsize(SCALARS[kind])
-        if size > len(data) - at:
-            raise ValueError("a list is longer than the file, which is cut short or has a wrong "
-                             "header")
-        return np.frombuffer(data, np.dtype(SCALARS[kind]), length, at).tolist(), at + size
     if kind != STRING:
-        raise ValueError(f"a list of the unknown type {kind}")
+        return _read_scalars(data, at, kind, length)
     items = []
     for _ in range(length):
         text, at = _read_string(data, at)
         if texts:
             items.append(text)
     return items if texts else None, at
+
+
+def _read_scalars(data, at, kind, count):
+    """Return (list of the scalars at byte `at`, start of the next value)."""
+    if kind not in SCALARS:
+        raise ValueError(f"a value of the unknown type {kind}")
+    dtype = np.dtype(SCALARS[kind])
+    return np.frombuffer(data, dtype, count, at).tolist(), at + count * dtype.itemsize

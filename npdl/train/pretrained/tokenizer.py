@@ -2,8 +2,8 @@
 
 import contextlib
 import datetime
+import functools
 import json
-import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,6 @@ FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, SPECIAL,
          "tokenizer.model")
 # The special tokens that a chat template may name.
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-LARGEST = 256 << 20         # bytes of a tokenizer's file
 # Patterns that split a text before its pieces are merged, by their names in GGUF files.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -172,10 +171,6 @@ def render_chat(template, messages, special):
     def refuse(message):
         raise ValueError(message)
 
-    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-                          sort_keys=sort_keys)
-
     class Generation(Extension):
         """Keeps the text in {% generation %} .. {% endgeneration %}, the model's own words."""
 
@@ -187,7 +182,7 @@ def render_chat(template, messages, special):
 
     sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
                                             extensions=["jinja2.ext.loopcontrols", Generation])
-    sandbox.filters["tojson"] = tojson
+    sandbox.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)
     sandbox.globals["raise_exception"] = refuse
     sandbox.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     return sandbox.from_string(template).render(messages=messages, tools=None, documents=None,
@@ -203,13 +198,13 @@ def _load_rules(folder, kind, settings):
         raise InputError(f"{folder / SETTINGS}: split_special_tokens is true, which npdl does not "
                          "support; use another model")
     prefix_space = settings.get("add_prefix_space") is True
-    if _has_file(folder / TOKENIZER):
+    if is_file(folder / TOKENIZER):
         rules = (folder / TOKENIZER).read_text(encoding="utf-8", errors="replace")
         if prefix_space and not re.search(r'"add_prefix_space"\s*:\s*true', rules):
             raise InputError(f"{folder / SETTINGS}: add_prefix_space is true, but not in "
                              f"{TOKENIZER}; set it to false, or save the tokenizer again")
         return Rules.from_file(str(folder / TOKENIZER))
-    if _has_file(folder / VOCABULARY) and _has_file(folder / MERGES):
+    if is_file(folder / VOCABULARY) and is_file(folder / MERGES):
         if kind != "gpt2":
             raise InputError(f"{folder}: {VOCABULARY} and {MERGES} are not enough for a {kind} "
                              f"model; add {TOKENIZER}, which save_pretrained writes")
@@ -228,7 +223,7 @@ def _tokenizer_from_folder(folder, kind):
     template = settings.get("chat_template")
     if isinstance(template, list):                          # several, by name
         template = next((item["template"] for item in template if item["name"] == "default"), None)
-    if _has_file(folder / TEMPLATE):
+    if is_file(folder / TEMPLATE):
         template = (folder / TEMPLATE).read_text(encoding="utf-8")
     special = {name: token for name in NAMES
                if (token := _token_text(settings.get(name, names.get(name)))) is not None}
@@ -295,19 +290,9 @@ def _token_text(token):
     return token if isinstance(token, str) else None
 
 
-def _has_file(path):
-    """Return True if a file exists. Raises InputError if it is too large."""
-    if not os.path.exists(path) or not is_file(path):
-        return False
-    if os.path.getsize(path) > LARGEST:
-        raise InputError(f"{path} has more than {LARGEST >> 20} MiB, too many for a tokenizer's "
-                         "file; use another copy of the model")
-    return True
-
-
 def _read_settings(path):
     """Return the object in a JSON file, or {} if there is none."""
-    values = read_json(path) if _has_file(path) else {}
+    values = read_json(path) if is_file(path) else {}
     return values if isinstance(values, dict) else {}
 
 

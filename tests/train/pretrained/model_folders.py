@@ -35,7 +35,7 @@ def random_model(values, seed=0, dtype="float32"):
     for name, param in model.params(frozen=True):
         about = 1.0 if name.endswith("gain") else 0.0
         param.data[...] = about + 0.3 * rng.standard_normal(param.shape)
-    return Pretrained(Path("nowhere"), model, architecture, None)
+    return Pretrained(Path("nowhere"), architecture, None, model)
 
 
 def write_folder(path, values=LLAMA, tokenizer=True, **options):

@@ -103,7 +103,7 @@ BAD = [
     ("eps", setting(rms_norm_eps=-1), "rms_norm_eps is '-1'"),
     ("tied maybe", setting(tie_word_embeddings="yes"), "tie_word_embeddings is 'yes'"),
     ("activation", setting(hidden_act="gelu"), "hidden_act is 'gelu'; supported: silu"),
-    ("a scaling without its factor", setting(rope_scaling={"type": "linear"}), "factor is 'None'"),
+    ("a scaling without its factor", setting(rope_scaling={"type": "linear"}), "factor is missing"),
     ("scaled turns, the new way", setting(rope_parameters={"rope_type": "yarn"}), "'yarn'"),
     ("part of a turn", setting(partial_rotary_factor=0.5), "partial_rotary_factor"),
     ("a window", setting(model_type="mistral", sliding_window=16), "sliding_window is '16'"),
