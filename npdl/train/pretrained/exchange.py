@@ -93,14 +93,8 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
             if not np.array_equal(before, value, equal_nan=True):
                 raise InputError(f"{names[0]!r} and another array belong to one "
                                  "parameter (tied weights), but differ; give equal arrays")
-    with np.errstate(over="ignore"):
-        cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
-    for _, value, fitting in cast:
-        if (np.isinf(fitting) & ~np.isinf(value)).any():
-            raise InputError(f"an array {value.shape} has an entry of magnitude "
-                             f"{np.nanmax(np.abs(value)):.3g}, too large for {fitting.dtype}")
-    for param, _, fitting in cast:
-        param.data[...] = to_device(fitting)
+    for param, value in values.values():
+        param.data[...] = to_device(value.astype(param.data.dtype))
 
 
 def _apply_renames(name, rename):
@@ -151,27 +145,18 @@ def _transpose(*data):
     return [array.T for array in data]
 
 
-def _convert_linear(layer, name=""):
-    """Yield (params, names, out, back), as `_find_conversions` and all functions in RULES do."""
-    yield [layer.W], [f"{name}weight"], _transpose, _transpose
-    if isinstance(layer.b, Param):
-        yield [layer.b], [f"{name}bias"], _keep, _keep
+def _make_rule(**names):
+    """Return the function in RULES for a layer whose Params have one array each in torch.
 
-
-def _convert_embedding(layer):
-    yield [layer.W], ["weight"], _keep, _keep
-
-
-def _convert_norm(layer):
-    for name, param in (("weight", layer.gain), ("bias", getattr(layer, "bias", None))):
-        if isinstance(param, Param):
-            yield [param], [name], _keep, _keep
-
-
-def _convert_batch_norm(layer):
-    yield from _convert_norm(layer)
-    yield [layer.running_mean], ["running_mean"], _keep, _keep
-    yield [layer.running_var], ["running_var"], _keep, _keep
+    `names` is {attribute: torch's name}. Attributes that are not Params are left out.
+    """
+    def rule(layer, prefix=""):
+        convert = _transpose if isinstance(layer, Linear) else _keep
+        for ours, theirs in names.items():
+            param = getattr(layer, ours, None)
+            if isinstance(param, Param):
+                yield [param], [prefix + theirs], convert, convert
+    return rule
 
 
 def _convert_attention(layer):
@@ -237,9 +222,14 @@ def _convert_lstm_cell(cell):
                lambda b: np.split(b, 4), lambda *b: [np.concatenate(b)])
 
 
+_convert_linear = _make_rule(W="weight", b="bias")
+_convert_embedding = _make_rule(W="weight")
+_convert_norm = _make_rule(gain="weight", bias="bias")
 _COMMON = {Linear: _convert_linear, Embedding: _convert_embedding, Unembedding: _convert_embedding,
            LearnedPositions: _convert_embedding, LayerNorm: _convert_norm,
-           RMSNorm: _convert_norm, GroupNorm: _convert_norm, BatchNorm: _convert_batch_norm}
+           RMSNorm: _convert_norm, GroupNorm: _convert_norm,
+           BatchNorm: _make_rule(gain="weight", bias="bias", running_mean="running_mean",
+                                 running_var="running_var")}
 RULES = {
     "course": _COMMON | {LSTMCell: _convert_lstm_cell},
     "torch": _COMMON | {MultiHeadAttention: _convert_attention,
