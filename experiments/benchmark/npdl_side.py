@@ -24,7 +24,7 @@ ENGINES = contextlib.ExitStack()        # engines in use; close() ends them
 class EqualEngine(RecordedEngine):
     """The recorded engine without shared prefixes: it computes every position."""
 
-    def shares(self, batch):
+    def can_share_prefixes(self, batch):
         return False
 
 

@@ -160,17 +160,15 @@ def describe_missing_packages():
 
 def describe_import_error(error):
     """Return a message about the package of the extra `train` in an ImportError, or ""."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in TRAIN:
-        return describe_missing_packages()
     for name in TRAIN:
-        if name not in sys.modules and importlib.util.find_spec(name) is not None:
-            try:
-                importlib.import_module(name)
-            except ImportError as repeated:
-                if str(repeated) == str(error):
-                    cause = " ".join(str(error).split())
-                    return (f"{name} is installed, but does not load ({cause}); reinstall it with "
-                            f"'pip install --force-reinstall {name}'")
+        try:
+            importlib.import_module(name)
+        except ImportError as repeated:
+            if str(repeated) == str(error):
+                cause = " ".join(str(error).split())
+                return describe_missing_packages() or (
+                    f"{name} is installed, but does not load ({cause}); reinstall it with "
+                    f"'pip install --force-reinstall {name}'")
     return ""
 
 

@@ -70,18 +70,8 @@ def clean_stale(folder):
     """Remove the temporary files in `folder` whose process has ended, and return their names.
 
     Don't call this while another machine writes into the folder, because its processes seem ended.
-    If the folder doesn't exist, the result is empty.
     """
-    removed = []
-    try:
-        for path in _stale_files(folder):
-            if path.is_file():
-                path.unlink(missing_ok=True)
-                removed.append(path.name)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder} cannot be cleaned ({reason(error)}); check the folder's permissions"
-        ) from error
-    return removed
+    removed = [path for path in _stale_files(folder) if path.is_file()]
+    for path in removed:
+        path.unlink()
+    return [path.name for path in removed]

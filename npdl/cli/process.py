@@ -15,26 +15,13 @@ DIE_WITH_PARENT = 1      # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def has_ended(pid):
-    """Return True if a process is known to have ended. A zombie has ended, too."""
+    """Return True if a process has ended or is a zombie. Only Linux has this information."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
-        return os.path.exists("/proc/self/stat") or _is_unused(pid)
+        return os.path.exists("/proc/self/stat")
     except (OSError, IndexError):
         return False
-
-
-def _is_unused(pid):
-    """Return True if no process has this id, on a system without /proc."""
-    if os.name != "posix":              # on Windows, signal 0 would end the process
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:
-        pass
-    return False
 
 
 def peak_memory():

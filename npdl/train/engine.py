@@ -78,30 +78,21 @@ class PlainEngine:
         max_norm  the largest global norm of the gradients, or None for no clipping
         rng       the generator of dropout's masks, or None for no dropout
         """
-        loss_layer = SequenceLoss()
+        loss_layer, options = SequenceLoss(), {} if rng is None else {"rng": rng}
         self.model.zero_grad()
-        logits, cache, targets, counted = self.forward(batch, rng)
-        loss, c_loss = loss_layer.forward(logits, targets, counted)
+        logits, cache = compute_logits(self.model, batch.model_inputs, **options)
+        if not is_host():               # a loss on a GPU can't check its targets without waiting
+            checked_ids(batch.targets[batch.counted], logits.shape[-1], "targets")
+        loss, c_loss = loss_layer.forward(logits, to_device(batch.targets),
+                                          to_device(batch.counted))
         self.model.backward(loss_layer.backward(1.0, c_loss), cache)
         update_parameters(self.optimizer, lr, max_norm)
         return loss
 
     def measure(self, batch):
         """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
-        return join_parts([self._measure(part) for part in batch.split(batch.chunk)])
-
-    def _measure(self, part):
-        logits, _, targets, counted = self.forward(part, None)
-        return compute_measures(logits, most_probable(logits), targets, counted)
-
-    def forward(self, batch, rng):
-        """Return logits (B, S, V), cache, targets and counted; the arrays are on the device."""
-        options = {} if rng is None else {"rng": rng}
-        out, cache = self.model.forward(*batch.model_inputs, **options)
-        logits = out[0] if isinstance(out, tuple) else out      # an LSTM returns its state too
-        if not is_host():               # a loss on a GPU can't check its targets without waiting
-            checked_ids(batch.targets[batch.counted], logits.shape[-1], "targets")
-        return logits, cache, to_device(batch.targets), to_device(batch.counted)
+        return join_parts([measure(self.model, part.model_inputs, to_device(part.targets),
+                                   to_device(part.counted)) for part in batch.split(batch.chunk)])
 
 
 class RecordedEngine(PlainEngine):
@@ -153,10 +144,15 @@ class RecordedEngine(PlainEngine):
         return join_parts([done[i % self._threads][i // self._threads] for i in range(len(parts))])
 
 
+def compute_logits(model, inputs, **options):
+    """Return (logits (B, S, V), cache) of a model's forward. (An LSTM returns its state, too.)"""
+    out, cache = model.forward(*inputs, **options)
+    return out[0] if isinstance(out, tuple) else out, cache
+
+
 def measure(model, inputs, targets, counted):
     """Return two arrays (B,): each sequence's loss and its number of correct unmasked tokens."""
-    out, _ = model.forward(*inputs)
-    logits = out[0] if isinstance(out, tuple) else out
+    logits, _ = compute_logits(model, inputs)
     return compute_measures(logits, most_probable(logits), targets, counted)
 
 

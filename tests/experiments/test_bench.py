@@ -6,6 +6,8 @@ import pytest
 
 from experiments import bench
 from experiments.bench import Variant
+from experiments.benchmark import npdl_side
+from experiments.benchmark.cases import QUICK, make_batches
 from npdl.errors import InputError
 
 
@@ -18,6 +20,15 @@ def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
     assert [row.split(" | ")[1] for row in rows] == ["npdl, plain"]
     assert all(len(v["rounds"]) == 1 and v["peak_mb"] > 0
                for v in json.loads(path.read_text())["variants"])
+
+
+def test_equal_work_shares_no_prefixes():
+    case = QUICK["gpt"]
+    [arrays] = make_batches(case, False)
+    engines = [kind(*npdl_side.make_npdl_model(case)) for kind in (
+        npdl_side.EqualEngine, npdl_side.RecordedEngine)]
+    assert [engine.can_share_prefixes(npdl_side.Batch(*arrays)) for engine in engines] == [
+        False, True]
 
 
 def test_engines_that_begin_with_different_losses_are_refused():

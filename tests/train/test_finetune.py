@@ -10,8 +10,8 @@ from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
 from npdl.train.commands import generate
+from npdl.train.commands.finetune import finetune_config
 from npdl.train.config import Adapters, Config
-from npdl.train.finetune import finetune_config
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow

@@ -58,10 +58,8 @@ def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, 
     train(config, tmp_path / "run", quiet=True)
     run = load_run(tmp_path / "run")
     assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
-    for keep in (None, 4) if model == "gpt" else (None,):
-        [found], ids = generate.generate(generate.source_from_run(run), "abcdef", tokens=30,
-                                         keep=keep)
-        assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
+    [found], ids = generate.generate(generate.source_from_run(run), "abcdef", tokens=30)
+    assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
     beam, _ = generate.generate(generate.source_from_run(run), "abc", "beam", tokens=5, width=2,
                                 n_best=2)
     assert run.task.vocabulary.decode(beam[0].tokens) == "defga" and len(beam) == 2
@@ -152,7 +150,6 @@ BAD_GENERATION = [
     (("To", "--method", "sample", "--top-p", 2), "--top-p 2.0 must be a number in (0, 1]"),
     (("To", "--method", "beam", "--top-k", 3), "--top-k is for --method sample"),
     (("To", "--width", 3), "--width is for --method beam"),
-    (("To", "--keep", 8), "keep"),
     (("To", "--method", "best"), "--method"),
 ]
 

@@ -91,7 +91,7 @@ def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch
     missing = tmp_path / "missing"
     for arguments, mentioned in [
             (["generate", run], "0 characters"), (["generate", run, "ü"], "'ü'"),
-            (["generate", run, "3", "--keep", "2"], "--keep"), (["ask", run], "trained on dates"),
+            (["ask", run], "trained on dates"),
             (["plot", "flow", run], "translates"), (["plot", "embeddings", run], "translates"),
             (["finetune", run, "--out", str(missing)], "translates")]:
         check_refused(main, arguments, mentioned, missing, capsys)

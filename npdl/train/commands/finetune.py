@@ -28,7 +28,7 @@ from npdl.cli.options import add_settings, option_name
 from npdl.errors import InputError
 from npdl.train import folder as folders
 from npdl.train import run as runs
-from npdl.train.commands.train import add_process_options, split_options
+from npdl.train.commands.train import THREADS, add_process_options, split_options
 from npdl.train.config import (
     ADAPTERS,
     ARITHMETIC,
@@ -40,11 +40,21 @@ from npdl.train.config import (
     Config,
     PretrainedConfig,
     TextConfig,
-    count_usable_cores,
+    setting_names,
 )
-from npdl.train.finetune import DEFAULTS, finetune_config, pretrained_config
 from npdl.train.pretrained import is_model, to_huggingface
 from npdl.train.task import make_model, make_task, resolve_config
+
+# Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
+# the whole model; the weight decay that makes them small keeps the result near the base.
+DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "clip": None,
+            "eval_first": 0}
+MODEL_ADAPTERS = {"rank": 8}                                # of a real model
+MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # loses less than the other ways
+# Settings that a fine-tuning takes from its run.
+INHERITED = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
+        "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator", "orders",
+        "stratified", "characters", "block", "eval_batches")
 
 
 def add_arguments(p):
@@ -54,7 +64,7 @@ def add_arguments(p):
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned real model to --out, with its adapters merged into its matrices")
-    defaults = Config(**DEFAULTS, threads=min(2, count_usable_cores()))
+    defaults = Config(**DEFAULTS, threads=THREADS)
     for group, table, shown in ((ARITHMETIC, defaults, "the run's"),
                                 (TEXT, TextConfig(), "none; needed for texts and real models")):
         add_settings(p, "finetune", (group,), table, shown=shown,
@@ -100,6 +110,67 @@ def run(options):
                       **train_options)
 
 
+def finetune_config(run, adapters, overrides, folder="the run"):
+    """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
+
+    Settings that are not in `overrides` come from the run (INHERITED) or from DEFAULTS. Raises
+    InputError if the run has adapters already, if its vocabulary lacks numbers that the task needs,
+    and for settings that the run's kind of task doesn't have.
+    """
+    base = run.config
+    if base.translates:
+        raise InputError(f"{folder} is a run of an encoder-decoder, which can't be fine-tuned; "
+                         "give a run of a GPT or an LSTM")
+    if base.pretrained is not None:
+        raise InputError(f"{folder} is a run of a real model; write the model into a folder "
+                         "(--merge) and fine-tune that folder")
+    if base.adapters is not None:
+        raise InputError(f"{folder} has adapters already; fine-tune the original run, which has "
+                         "none")
+    settings = {name: getattr(base, name) for name in INHERITED
+                if name in setting_names(type(base))}
+    if base.text is None:
+        if "text" in overrides:
+            raise InputError(f"--text: {folder} learned arithmetic, so it can't be fine-tuned on a "
+                             "text; give a run of a text, or a real model")
+        settings |= {"numbers": run.task.vocabulary.size - 5}
+        settings |= {} if "p" in overrides else {"q": base.q}
+    elif "text" not in overrides:
+        raise InputError("--text is missing; name the text to fine-tune on")
+    else:
+        settings["batch"] = base.batch
+    config = type(base)(**{**DEFAULTS, **settings, **overrides, "adapters": adapters})
+    for name in ("p", "q") if base.text is None else ():
+        value = getattr(config, name)
+        if value is not None and value > config.numbers:
+            raise InputError(f"--{name} {value}: the run's vocabulary has the {config.numbers} "
+                             f"numbers 0 to {config.numbers - 1}; choose at most {config.numbers}")
+    return config
+
+
+def pretrained_config(path, adapters, overrides):
+    """Return the Config of a fine-tuning of the real model in `path`.
+
+    `adapters` and `overrides` are the options, {name: value}. Raises InputError for options that a
+    real model doesn't have.
+    """
+    overrides = dict(overrides)
+    full, window = overrides.pop("full", False), overrides.pop("window", PretrainedConfig.block)
+    PretrainedConfig.check_names(overrides)
+    if "pretrained" in overrides:
+        raise InputError("--pretrained is for --resume; leave it out here, where the model is "
+                         "named already")
+    if full and adapters:
+        raise InputError(f"--{next(iter(adapters))} is an option of adapters, and --full trains "
+                         "without adapters; leave one of them out")
+    if window < 1:
+        raise InputError(f"--window {window} must be an integer, 1 or more")
+    quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
+    chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
+    return PretrainedConfig(**{**overrides, "block": window, "pretrained": str(path),
+                               "adapters": chosen})
+
+
 def start_from_run(source, overrides, adapters, quiet):
     """Return the Config of a fine-tuning of the run in `source`, and the run's parameters."""
     wrong = next((name for name in ("window", "eval_batches", "full", "pretrained")
@@ -107,7 +178,7 @@ def start_from_run(source, overrides, adapters, quiet):
     if wrong is not None:
         raise InputError(f"{option_name(wrong)} is for a real model, and {source} is a run")
     base = runs.load_run(source)
-    overrides = {"threads": min(2, count_usable_cores()), **overrides}
+    overrides = {"threads": THREADS, **overrides}
     config, parameters = finetune_config(base, adapters, overrides, source), base.model.state_dict()
     if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:
         note("neither --operator nor --p is given, so the adapters learn the equations of "

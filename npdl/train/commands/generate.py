@@ -40,7 +40,6 @@ from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
 from npdl.errors import InputError
 from npdl.init import generator
-from npdl.models.lstm_lm import LSTMLM
 from npdl.train.pretrained import is_model, load
 from npdl.train.run import load_run
 
@@ -53,7 +52,7 @@ BETWEEN = "-" * 40                              # a line between two texts
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The options of `generate`. If `tokens` or `keep` is None, it depends on the kind of model."""
+    """The options of `generate`. If `tokens` is None, it depends on the kind of model."""
 
     chat: bool = setting("text", False, "a real model: insert the prompt into the model's "
                          "chat template, and print the answer")
@@ -61,8 +60,6 @@ class Settings:
                           "beam search; sample: random tokens", allowed=tuple(METHODS))
     tokens: int | None = setting("text", None, "largest number of new tokens", "N",
                                  count_up_to(100_000))
-    keep: int | None = setting("text", None, "not for an LSTM: tokens that stay when the window "
-                               "is full", "N", NATURAL)
     repetition_penalty: float = setting("text", 1.0, "if above 1, tokens that are already in "
                                         "the text become less probable", "P", POSITIVE)
     width: int = setting("beam search", 5, "number of hypotheses", "W", count_up_to(1000))
@@ -88,9 +85,7 @@ def add_arguments(p):
                    "continue, or an equation with spaces between its tokens (default: empty)")
     add_settings(p, "generate", METHODS.values(), Settings(
         tokens=f"{TOKENS['text']}; {TOKENS['model']} for real models and {TOKENS['arithmetic']} "
-               "for equations, which can end earlier",
-        keep="all except one; for a real model half of the window, which is faster but forgets "
-             "more"))
+               "for equations, which can end earlier"))
 
 
 @dataclasses.dataclass
@@ -167,16 +162,10 @@ def generate(source, prompt=None, method="greedy", on_token=None, **settings):
         if field.name in settings and owner not in ("greedy", method):
             raise InputError(f"{option_name(field.name)} is for --method {owner}, not {method}")
     ids, model, eos = source.encode(prompt, chosen.chat), source.model, source.ends
-    slides = source.kind != "dates" and not isinstance(model, LSTMLM)
-    keep = chosen.keep
-    if keep is not None and not slides:
-        raise InputError("--keep is for models with a window; this one uses the whole text")
-    if keep is None and source.kind == "model":
-        keep = model.max_len // 2       # computing a whole long window again is slow
     tokens = TOKENS[source.kind] if chosen.tokens is None else chosen.tokens
-    options = {"keep": keep} if slides else {}
-    if source.kind == "dates":
-        options = {"first": [source.words.bos]}
+    options = {"first": [source.words.bos]} if source.kind == "dates" else {}
+    if source.kind == "model":      # computing a whole long window again for each token is slow
+        options["keep"] = model.max_len // 2
     scorer = make_scorer(model, ids, **options)
     if chosen.repetition_penalty != 1:
         scorer = PenalisedRepetition(scorer, chosen.repetition_penalty)

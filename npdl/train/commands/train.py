@@ -28,6 +28,7 @@ from npdl.train.run import read_resumed_config
 from npdl.train.task import resolve_config
 
 PROCESS = "this process"
+THREADS = min(2, count_usable_cores())          # the default of --threads
 TEXT_SHOWN = ("positions", "clip", "r_train", "batch", "steps", "weight_decay", "eval_first",
               "eval_every")
 
@@ -87,7 +88,7 @@ def _find_config(overrides, model, out, resume):
     """Return (Config, folder) of the run that the options describe, or that they resume."""
     model = overrides.get("model", model)
     if not resume:
-        config = new_config(model, {"threads": min(2, count_usable_cores()), **overrides})
+        config = new_config(model, {"threads": THREADS, **overrides})
         return config, out or default_folder(config)
     folder = out or default_folder(new_config(model, overrides))
     config = read_resumed_config(folder, recipe_settings(model, overrides))
@@ -105,7 +106,7 @@ def _add_options(parser, model, description):
                      left_out=("norm_bias", "init"))
         add_process_options(parser, "runs/<model>-dates-seed<seed>")
         return
-    defaults = Config(model=model, threads=min(2, count_usable_cores()))
+    defaults = Config(model=model, threads=THREADS)
     text = TextConfig(model=model)
     shown = ", ".join(f"{option_name(name)} {'none' if value is None else value}"
                       for name in TEXT_SHOWN for value in [getattr(text, name)]
