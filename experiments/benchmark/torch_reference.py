@@ -1,7 +1,7 @@
 """Plain PyTorch versions of npdl's two language models, for parity tests and benchmarks.
 
 They are written as a PyTorch user would write them. Each model maps tokens (B, S) to logits (B, S,
-V); `exchange` holds the arguments for npdl.train.pretrained.exchange.
+V).
 """
 
 import math
@@ -86,9 +86,6 @@ class GPT(nn.Module):
     LayerNorms. The classifier has a bias unless `tied` lets it share the embedding matrix.
     """
 
-    exchange = {"rename": {"decoder.blocks": "blocks", "decoder.norm": "final_norm",
-                           "positions.weight": "positions"}}
-
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4,
                  max_len=64, bias=True, norm="post", positions="sinusoidal", tied=False,
                  fused=False, norm_bias=True):
@@ -119,8 +116,6 @@ class GPT(nn.Module):
 
 class LSTMLM(nn.Module):
     """A language model on `nn.LSTM`, which has a second, redundant bias."""
-
-    exchange = {"style": "torch"}
 
     def __init__(self, vocab_size, d_model=128, hidden_size=None, num_layers=2, bias=True):
         super().__init__()

@@ -26,9 +26,7 @@ The layouts differ, too:
 - ResetAfterGRU of npdl.layers.gru has the equations of torch.nn.GRU, but if torch's update gate is
   z, npdl's is 1 - z. So the weights of this gate have the opposite sign.
 
-If a module has other names for its parts, ``rename={"decoder.blocks": "blocks"}`` replaces parts of
-npdl's names by the module's. ``ignore=("positions",)`` skips arrays whose names begin with
-"positions", which are not parameters.
+If a module has other names for its parts, change the keys of the dict.
 """
 
 import numpy as np
@@ -48,12 +46,11 @@ from npdl.layers.recurrent import LSTM, RNN, LSTMCell
 STYLES = ("course", "torch")
 
 
-def to_torch(layer, style="course", rename=None):
+def to_torch(layer, style="course"):
     """Return {torch's name: NumPy array, contiguous} for every parameter of `layer`.
 
     An embedding matrix that two layers share (weight tying) is returned under both names, as in
-    torch. Raises InputError for a layer without a counterpart in torch, and if `rename` gives two
-    arrays the same name.
+    torch. Raises InputError for a layer without a counterpart in torch.
     """
     if any(isinstance(part, (FrozenLinear, LoRALinear)) for part in walk(layer)):
         raise InputError("torch has no counterpart of an adapter or a quantized layer; merge_lora "
@@ -61,25 +58,21 @@ def to_torch(layer, style="course", rename=None):
     arrays = {}
     for params, names, out, _ in _find_conversions(layer, "", style):
         values = out(*(to_host(param.data) for param in params))
-        for name, value in zip(names, values, strict=True):
-            theirs = _apply_renames(name, rename)
-            if theirs in arrays:
-                raise InputError(f"rename gives {name!r} the name {theirs!r}, which another "
-                                 "array has already; choose another name")
-            arrays[theirs] = np.array(value, order="C")
+        arrays |= {name: np.array(value, order="C")
+                   for name, value in zip(names, values, strict=True)}
     return arrays
 
 
-def from_torch(layer, arrays, style="course", rename=None, ignore=()):
+def from_torch(layer, arrays, style="course"):
     """Write PyTorch's arrays into the parameters of `layer`, converted to their dtype.
 
     Raises InputError, and changes nothing, if names or shapes differ, if an array is not of floats,
-    or if the two arrays of a shared embedding matrix differ.
+    if a number is too large for the dtype, or if the two arrays of a shared embedding matrix
+    differ.
     """
-    wanted = {name: array.shape for name, array in to_torch(layer, style, rename).items()}
+    wanted = {name: array.shape for name, array in to_torch(layer, style).items()}
     given = {name: np.ascontiguousarray(array) for name, array in arrays.items()
-             if name in wanted or not (name.startswith(tuple(ignore))
-                                       or name.endswith("num_batches_tracked"))}
+             if name in wanted or not name.endswith("num_batches_tracked")}
     _check_names(wanted, given)
     for name, shape in wanted.items():
         if np.shape(arrays[name]) != shape or given[name].dtype.kind != "f":
@@ -87,20 +80,18 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
                              f"this model needs floats {shape}")
     values = {}
     for params, names, _, back in _find_conversions(layer, "", style):
-        data = back(*(given[_apply_renames(name, rename)] for name in names))
+        data = back(*(given[name] for name in names))
         for param, value in zip(params, data, strict=True):
             _, before = values.setdefault(id(param), (param, value))
             if not np.array_equal(before, value, equal_nan=True):
                 raise InputError(f"{names[0]!r} and another array belong to one "
                                  "parameter (tied weights), but differ; give equal arrays")
+            largest = np.abs(value[np.isfinite(value)]).max(initial=0)
+            if largest > np.finfo(param.data.dtype).max:
+                raise InputError(f"an array {value.shape} has an entry of magnitude {largest:.3g}, "
+                                 f"too large for {param.data.dtype}")
     for param, value in values.values():
         param.data[...] = to_device(value.astype(param.data.dtype))
-
-
-def _apply_renames(name, rename):
-    for ours, theirs in (rename or {}).items():
-        name = name.replace(ours, theirs)
-    return name
 
 
 def _check_names(wanted, given):
@@ -113,7 +104,7 @@ def _check_names(wanted, given):
 
     raise InputError(
         f"names of arrays differ (missing: {brief(missing) or 'none'}; unknown: "
-        f"{brief(unknown) or 'none'}); try another style, or give rename or ignore"
+        f"{brief(unknown) or 'none'}); try another style, or change the names"
     )
 
 
