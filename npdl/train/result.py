@@ -12,7 +12,7 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.train.config import UserFunction
 from npdl.train.folder import describe_config
-from npdl.train.summary import combine_summaries, format_table
+from npdl.train.summary import format_table
 
 SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
 
@@ -20,7 +20,7 @@ SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
 def print_result(run, task, records, summary):
     """Print the records and the summary of a finished run (npdl.train.run.Run)."""
     if run.config.text is None:
-        print(format_table({describe_config(run.config): combine_summaries([summary])}))
+        print(format_table({describe_config(run.config): [summary]}))
         print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
               "Δt: t_f of validation minus t_f of training")
     else:

@@ -78,9 +78,7 @@ class Run:
                             checkpoint.get_state(self.config, self.model, self.optimizer, 0))
             stack.enter_context(lock_folder(self.folder))
             self.started = time.monotonic() - (self._load_checkpoint() if self.resume else 0.0)
-            if (read_config(self.folder) != self.config
-                    or read_versions(self.folder) != collect_versions()):
-                write_config(self.folder, self.config)
+            write_config(self.folder, self.config)
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
             self.bar = stack.enter_context(_progress_bar(self.config.steps, self.step, self.quiet))

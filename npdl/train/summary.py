@@ -52,48 +52,35 @@ def summarise(records):
     return summary
 
 
-def combine_summaries(summaries):
-    """Return {key: {"mean": .., "std": .., "count": .., "of": ..}} for each key of ROWS.
-
-    `std` is the population standard deviation. `of` is the number of runs, and `count` the number
-    of runs that have this value. If no run has it, mean and std are None.
-    """
-    return {key: _mean_and_std([summary[key] for summary in summaries]) for _, key, _ in ROWS}
-
-
-def _mean_and_std(values):
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    if not known:
-        return {"mean": None, "std": None, "count": 0, "of": len(values)}
-    return {"mean": statistics.fmean(known), "std": statistics.pstdev(known), "count": len(known),
-            "of": len(values)}
-
-
 def format_table(columns):
     """Return a Markdown table with a row for each of ROWS, and a column for each group of runs.
 
-    `columns` is {heading: result of combine_summaries}. A cell is mean ± standard deviation, or
-    the value of a single run. The best mean of a row is bold, unless all are equal or it is a Δt.
+    `columns` is {heading: summaries of the group's runs}. A cell is mean ± population standard
+    deviation, or the value of a single run. The best mean of a row is bold, unless all are equal or
+    it is a Δt.
     """
     rows = [("Metric", *columns), ("---", *["---:"] * len(columns))]
     for label, key, better in ROWS:
-        spreads = [combined[key] for combined in columns.values()]
-        means = [spread["mean"] for spread in spreads if spread["mean"] is not None]
+        groups = [[summary[key] for summary in group] for group in columns.values()]
+        known = [[value for value in values if value is not None and math.isfinite(value)]
+                 for values in groups]
+        means = [statistics.fmean(values) for values in known if values]
         best = better(means) if better and len(set(means)) > 1 else None
-        rows.append((label, *(
-            f"**{_format_cell(key, spread)}**" if best is not None and spread["mean"] == best
-            else _format_cell(key, spread) for spread in spreads)))
+        rows.append((label, *(_format_cell(key, *both, best)
+                              for both in zip(known, map(len, groups), strict=True))))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _format_cell(key, spread):
-    if spread["mean"] is None:
+def _format_cell(key, known, runs, best):
+    """Return the mean and deviation of the known values of `runs` runs as text."""
+    if not known:
         return "-"
-    text = _format_number(key, spread["mean"])
-    if spread["of"] > 1:
-        text += f" ± {_format_number(key, spread['std'])}"
-    missing = spread["count"] < spread["of"]
-    return f"{text} ({spread['count']} of {spread['of']} runs)" if missing else text
+    mean, text = statistics.fmean(known), _format_number(key, statistics.fmean(known))
+    if runs > 1:
+        text += f" ± {_format_number(key, statistics.pstdev(known))}"
+    if len(known) < runs:
+        text += f" ({len(known)} of {runs} runs)"
+    return f"**{text}**" if mean == best else text
 
 
 def _format_number(key, value):

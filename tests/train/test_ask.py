@@ -61,7 +61,7 @@ def test_what_is_no_equation_is_one_line(runs, capsys, question):
 def test_a_folder_without_a_run_is_called_so(runs, capsys):
     for folder in (runs["one"] + "/checkpoint.npz", runs["one"] + "/nothing"):
         status, text = said(capsys, commands.ask, folder)
-        assert status == 2 and "is not a run's folder" in text and "--resume" not in text
+        assert status == 2 and "holds no run (config.json is missing)" in text
 
 
 def test_a_stopped_run_is_in_no_mean_and_columns_that_differ_are_two(runs, capsys):

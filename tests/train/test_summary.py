@@ -8,7 +8,7 @@ import pytest
 
 from npdl.errors import CheckpointError, InputError
 from npdl.train.curves import plot_curves
-from npdl.train.summary import combine_summaries, format_table, summarise
+from npdl.train.summary import format_table, summarise
 
 RECORDS = [
     {"step": step, "train_loss": tl, "train_accuracy": ta,
@@ -47,9 +47,7 @@ def test_summary_without_validation_or_with_nan():
                 "delta_t_accuracy"):
         assert summary[key] is None
     assert math.isnan(summary["final"]["train_loss"])
-    assert combine_summaries([summary])["validation_loss"] == {
-        "mean": None, "std": None, "count": 0, "of": 1
-    }
+    assert "| L_val | - |" in format_table({"one": [summary]})
 
 
 def test_nothing_to_summarise():
@@ -57,39 +55,29 @@ def test_nothing_to_summarise():
         summarise([])
 
 
-def test_combine_uses_the_population_deviation():
+def test_a_cell_has_the_mean_and_the_population_deviation_of_the_known_values():
     low, high = summarise(RECORDS), summarise(RECORDS)
     low |= {"t_f_validation_accuracy": 7500, "t_f_train_accuracy": 9000}
     high |= {"t_f_validation_accuracy": 8200, "t_f_train_accuracy": None}
-    combined = combine_summaries([low, high])
-    assert combined["t_f_validation_accuracy"] == {
-        "mean": 7850.0, "std": 350.0, "count": 2, "of": 2
-    }
-    assert combined["t_f_train_accuracy"] == {
-        "mean": 9000.0, "std": 0.0, "count": 1, "of": 2
-    }
+    table = format_table({"both": [low, high]})
+    assert "| t_f(A_val) | 7850 ± 350 |" in table
+    assert "| t_f(A_train) | 9000 ± 0 (1 of 2 runs) |" in table
     values = [0.1, 0.4, 0.7, 1.9]
-    losses = combine_summaries([low | {"train_loss": value} for value in values])["train_loss"]
-    assert losses["mean"] == pytest.approx(np.mean(values))
-    assert losses["std"] == pytest.approx(np.std(values, ddof=0))
+    table = format_table({"four": [low | {"train_loss": value} for value in values]})
+    assert f"| L_train | {np.mean(values):.3g} ± {np.std(values, ddof=0):.3g} |" in table
 
 
 def test_tables():
     summary = summarise(RECORDS)
     worse = summary | {"train_loss": 0.75, "t_f_train_loss": 45, "validation_accuracy": None}
-    columns = {"LSTM": combine_summaries([summary, worse]), "GPT": combine_summaries([summary])}
+    columns = {"LSTM": [summary, worse], "GPT": [summary]}
     marked = format_table(columns).splitlines()
     assert marked[:3] == ["| Metric | LSTM | GPT |", "| --- | ---: | ---: |",
                           "| L_train | 0.5 ± 0.25 | **0.25** |"]
     assert "37.5 ± 7.5" in marked[6] and "(1 of 2 runs)" in marked[5]
     assert marked[4] == "| A_train | 1.0000 ± 0.0000 | 1.0000 |"
     assert "**" not in format_table({"GPT": columns["GPT"]})
-
-
-def test_the_higher_accuracy_is_bold():
-    summary = summarise(RECORDS)
-    worse = combine_summaries([summary | {"train_accuracy": 0.5}])
-    columns = {"A": combine_summaries([summary]), "B": worse}
+    columns = {"A": [summary], "B": [summary | {"train_accuracy": 0.5}]}
     assert "| A_train | **1.0000** | 0.5000 |" in format_table(columns)
 
 

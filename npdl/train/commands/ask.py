@@ -7,7 +7,6 @@ The output also says whether the model was trained on the equation, and which an
 """
 
 import re
-from pathlib import Path
 
 import numpy as np
 
@@ -107,9 +106,6 @@ def add_arguments(parser):
 
 def run(options):
     """Print the answers to the question in the options, and return the exit status."""
-    if not (Path(options.run) / "config.json").is_file():
-        raise InputError(f"{options.run} is not a run's folder; give one that a training "
-                         "script or finetune has written, such as runs/NAME")
     loaded = load_run(options.run)
     asked = find_unseen_equations(loaded) if options.question is None else [options.question]
     for question in asked:

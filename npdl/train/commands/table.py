@@ -15,7 +15,7 @@ from npdl.cli.console import parse_path, set_description
 from npdl.errors import InputError
 from npdl.train.folder import is_finished, outline_config, read_config
 from npdl.train.metrics import read_records
-from npdl.train.summary import combine_summaries, format_table, summarise
+from npdl.train.summary import format_table, summarise
 
 # Settings that the outline of a run names, or that follow from another one.
 OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "characters")
@@ -50,8 +50,8 @@ def group_runs(folders):
 def make_columns(folders):
     """Return (columns, stopped) for run folders.
 
-    `columns` is {heading: result of combine_summaries} of the finished runs. `stopped` has a line
-    of text for each unfinished run.
+    `columns` is {heading: summaries of the finished runs}. `stopped` has a line of text for each
+    unfinished run.
     """
     finished, stopped = [], []
     for folder in folders:
@@ -63,8 +63,7 @@ def make_columns(folders):
             step = records[-1]["step"] if records else 0
             stopped.append(f"{folder} stopped at step {step} of {config.steps} and is left out; "
                            "finish it with --resume")
-    return {heading: combine_summaries([summarise(read_records(Path(run) / "metrics.jsonl"))
-                                        for run in runs])
+    return {heading: [summarise(read_records(Path(run) / "metrics.jsonl")) for run in runs]
             for heading, runs in group_runs(finished).items()}, stopped
 
 

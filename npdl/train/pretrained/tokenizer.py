@@ -153,14 +153,12 @@ def _convert_errors(line):
 
 def require_package(name, user, otherwise):
     """Raise InputError unless an optional package is installed and can be imported."""
-    if find_spec(name) is None:
-        raise InputError(f"{user} needs the package {name}; install it with 'pip install {name}', "
-                         f"or {otherwise}")
     try:
         __import__(name)
     except ImportError as error:
-        raise InputError(f"{user} needs the package {name}, which is installed but does not load "
-                         f"({reason(error)}); reinstall it, or {otherwise}") from error
+        problem = (f"; install it with 'pip install {name}'" if find_spec(name) is None else
+                   f", which is installed but does not load ({reason(error)}); reinstall it")
+        raise InputError(f"{user} needs the package {name}{problem}, or {otherwise}") from error
 
 
 def render_chat(template, messages, special):
@@ -274,14 +272,14 @@ def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
 
 def _find_added_tokens(folder, settings):
     """Return [(id, text, is special)] of the tokens that a folder adds, sorted by id."""
-    added = {text: (place, False) for text, place in _read_settings(folder / ADDED).items()
-             if type(place) is int}
+    added = [(place, text, False) for text, place in _read_settings(folder / ADDED).items()
+             if type(place) is int]
     about = settings.get("added_tokens_decoder")
     for place, token in (about if isinstance(about, dict) else {}).items():
         if _token_text(token) is not None and place.isdecimal():
-            added[_token_text(token)] = int(place), (isinstance(token, dict)
-                                               and token.get("special") is True)
-    return sorted((place, text, special) for text, (place, special) in added.items())
+            is_special = isinstance(token, dict) and token.get("special") is True
+            added.append((int(place), _token_text(token), is_special))
+    return sorted(added)
 
 
 def _token_text(token):
