@@ -18,7 +18,7 @@ from npdl.cli.folders import new_folder
 from npdl.errors import InputError, NpdlError
 from npdl.files import read_json, reason, write_json
 from npdl.train import checkpoint
-from npdl.train.config import Config, UserFunction
+from npdl.train.config import Config
 from npdl.train.curves import plot_curves
 from npdl.train.summary import summarise
 from npdl.train.versions import collect_versions
@@ -28,7 +28,7 @@ try:
 except ImportError:             # on Windows, folders are not locked
     fcntl = None
 
-READ_FROM_DATA = "sha256", "characters", "pretrained_sha256"
+MODELS = {"gpt": "GPT", "lstm": "LSTM", "seq2seq": "Seq2Seq", "lstm-seq2seq": "LSTM Seq2Seq"}
 
 
 class FolderInUse(InputError):
@@ -111,7 +111,9 @@ def describe_config(config):
 
 def outline_config(config):
     """Return the model and the data of a run, in words."""
-    model = model_name(config)
+    model = MODELS.get(config.model, str(config.model))
+    if config.pretrained is not None:
+        model = file_stem(config.pretrained)
     if config.translates:
         return f"{model}, dates"
     if config.task is not None:
@@ -128,16 +130,6 @@ def outline_config(config):
     return f"{model}, {data}, r_train={config.r_train:g}"
 
 
-def model_name(config):
-    """Return the name of a run's model, such as GPT, LSTM, or the name of a real model."""
-    if config.pretrained is not None:
-        return file_stem(config.pretrained)
-    if isinstance(config.model, UserFunction):
-        return str(config.model)
-    return {"seq2seq": "Seq2Seq", "lstm-seq2seq": "LSTM Seq2Seq"}.get(config.model,
-                                                                      config.model.upper())
-
-
 def file_stem(path):
     """Return the name of a file or folder without its suffix."""
     return os.path.splitext(os.path.basename(os.path.abspath(path)))[0]
@@ -147,15 +139,11 @@ def read_config(folder):
     """Return the Config saved in a run folder."""
     path = Path(folder) / "config.json"
     try:
-        config = Config.from_json(read_json(path)["config"])
-        if None in [getattr(config, name) for name in READ_FROM_DATA if hasattr(config, name)]:
-            raise ValueError("the SHA-256 or the characters of the run's text are missing")
-        return config
+        return Config.from_json(read_json(path)["config"])
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} holds no run (config.json is missing); check the path"
                          ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError,
-            OverflowError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} cannot be used ({reason(error)}); restore it from a copy "
                          "or start a new run") from error
 

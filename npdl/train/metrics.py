@@ -27,7 +27,7 @@ def append_record(path, record):
     the file can't be written.
     """
     try:
-        line = json.dumps(record, allow_nan=False, default=_to_python) + "\n"
+        line = json.dumps(record, allow_nan=False, default=np.generic.item) + "\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: record {str(record)[:80]!r} cannot be written as JSON "
                          f"({reason(error)}); use finite numbers and text") from error
@@ -82,9 +82,3 @@ def _parse_record(line):
         if type(record.get(name, 0.0)) not in (int, float, type(None)):
             raise ValueError(f"the value of {name} is not a number")
     return record
-
-
-def _to_python(value):
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not JSON")

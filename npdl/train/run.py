@@ -69,6 +69,8 @@ class Run:
         self.step, self.last, self.status = 0, config.steps, 0
 
     def __enter__(self):
+        from tqdm import tqdm  # part of the extra `train`; loading a run doesn't need it
+
         with contextlib.ExitStack() as stack:
             self.stop = stack.enter_context(StopSignals())      # before there is a folder
             if self.resume:
@@ -81,7 +83,10 @@ class Run:
             write_config(self.folder, self.config)
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
-            self.bar = stack.enter_context(_progress_bar(self.config.steps, self.step, self.quiet))
+            # Without a terminal there is no progress bar, and `record` prints lines.
+            self.bar = stack.enter_context(tqdm(
+                total=self.config.steps, initial=self.step, unit="step", dynamic_ncols=True,
+                smoothing=0.05, disable=self.quiet or not sys.stderr.isatty()))
             self._stack = stack.pop_all()
         return self
 
@@ -167,7 +172,12 @@ class Run:
         meta = checkpoint.restore(self.folder / "checkpoint.npz", self.config, self.model,
                                   self.optimizer)
         self.step = meta["step"]
-        _note_other_versions(self.folder)
+        begun = read_versions(self.folder)
+        for name, now in collect_versions().items():
+            if (was := str(begun.get(name, "unknown"))[:40]) != now:
+                note(f"{self.folder} was computed with {name} {was} and continues with {now}; the "
+                     "results may differ by rounding from those of an uninterrupted run")
+                break
         # A run that begins with an evaluation makes it again if it is still at step 0.
         dropped = remove_records_after(self.folder / "metrics.jsonl", self.step or -1)
         if dropped:
@@ -247,25 +257,6 @@ def load_run(folder, config=None):
     meta = checkpoint.restore(Path(folder) / "checkpoint.npz", config, model)
     return LoadedRun(config, model, task, meta["step"],
                      read_records(Path(folder) / "metrics.jsonl"))
-
-
-def _note_other_versions(folder):
-    """Print a line if the versions that began a run differ from those that resume it."""
-    begun = read_versions(folder)
-    for name, now in collect_versions().items():
-        was = str(begun.get(name, "unknown"))[:40]
-        if was != now:
-            note(f"{folder} was computed with {name} {was} and continues with {now}; the "
-                 "results may differ by rounding from those of an uninterrupted run")
-            return
-
-
-def _progress_bar(steps, done, quiet):
-    """Return a progress bar, disabled if there is no terminal; `record` then prints lines."""
-    from tqdm import tqdm  # part of the extra `train`; loading a run doesn't need it
-
-    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, smoothing=0.05,
-                disable=quiet or not sys.stderr.isatty())
 
 
 class StopSignals:

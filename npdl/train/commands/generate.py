@@ -79,8 +79,7 @@ class Settings:
 def add_arguments(p):
     """Add the options of `generate` to an argparse parser."""
     set_description(p, __doc__, given_only=True)
-    p.add_argument("run", type=parse_path,
-                   help="a run folder, a model's folder or a .gguf file")
+    p.add_argument("run", type=parse_path, help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="the text to "
                    "continue, or an equation with spaces between its tokens (default: empty)")
     add_settings(p, "generate", METHODS.values(), Settings(
@@ -190,8 +189,8 @@ class TextPrinter:
 
     def __init__(self, source, before, prefix):
         self.prefix = prefix
-        more = source.words.make_stream_decoder(before) if source.kind == "model" else None
-        self.text = more or (lambda *token: source.words.decode(token))
+        self.text = (source.words.make_stream_decoder(before) if source.kind == "model" else
+                     lambda *token: source.words.decode(token))
         self.times = [time.perf_counter()]
 
     def __call__(self, sequence, token):
@@ -211,19 +210,16 @@ def run(options):
     """Print the continuations of the prompts in the options, and return the exit status."""
     options = vars(options)
     source, prompts = open_source(options.pop("run")), options.pop("prompts")
-    streams = (source.kind not in LISTED and options.get("method") != "beam"
-               and options.get("count", 1) == 1)
-    write = print_streaming if streams else print_complete
     if "chat" in options:
         turns = []
         for turn in prompts or read_turns():
             turns.append(turn)
-            turns.append(source.words.decode(write(source, turns, options)))
+            turns.append(source.words.decode(print_continuations(source, turns, options)))
         return 0
     for i, prompt in enumerate(prompts or [None]):
         if i and source.kind not in LISTED:
             print(BETWEEN)
-        write(source, prompt, options)
+        print_continuations(source, prompt, options)
     return 0
 
 
@@ -238,35 +234,30 @@ def read_turns():
         yield line
 
 
-def print_streaming(source, prompt, options):
-    """Print a text while it is generated, and return its new tokens."""
-    first = source.encode(prompt, "chat" in options)
-    printer = TextPrinter(source, first, "" if "chat" in options else source.words.decode(first))
-    [hypothesis], ids = generate(source, prompt, **options, on_token=printer)
-    print_text(printer.text())
-    if source.kind == "model":
-        note(printer.describe_speed())
-    note_dropped_tokens(source, len(ids) + len(hypothesis.tokens))
-    return hypothesis.tokens
+def print_continuations(source, prompt, options):
+    """Print the continuations of a prompt, best first, and return the new tokens of the first.
 
-
-def print_complete(source, prompt, options):
-    """Print complete continuations, the best first, and return the new tokens of the first."""
-    hypotheses, ids = generate(source, prompt, **options)
-    longest, before, tokens = 0, [] if "chat" in options else ids, None
+    A single text is printed while it is generated.
+    """
+    is_chat, is_listed, printer = "chat" in options, source.kind in LISTED, None
+    if not is_listed and options.get("method") != "beam" and options.get("count", 1) == 1:
+        before = source.encode(prompt, is_chat)
+        printer = TextPrinter(source, before, "" if is_chat else source.words.decode(before))
+    hypotheses, ids = generate(source, prompt, **options, on_token=printer)
+    longest, first = 0, None
     for i, hypothesis in enumerate(hypotheses):
-        if i and source.kind not in LISTED:
-            print(BETWEEN)
-        print_text(source.format_continuation(before, hypothesis))
+        if printer is None:
+            if i and not is_listed:
+                print(BETWEEN)
+            print_text(source.format_continuation([] if is_chat else ids, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
-        tokens = hypothesis.tokens if tokens is None else tokens
-    note_dropped_tokens(source, longest)
-    return tokens
-
-
-def note_dropped_tokens(source, longest):
-    """Print a line if a text of `longest` tokens doesn't fit into the model's window."""
+        first = hypothesis.tokens if first is None else first
+    if printer is not None:
+        print_text(printer.text())
+        if source.kind == "model":
+            note(printer.describe_speed())
     seen = getattr(source.model, "max_len", longest)
     if source.kind != "dates" and longest - 1 > seen:       # the model doesn't read the last token
         note(f"the text has {longest} tokens, but the model's window has only {seen}; the "
              "oldest tokens were dropped")
+    return first

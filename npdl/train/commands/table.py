@@ -33,8 +33,7 @@ def group_runs(folders):
         config = read_config(folder)
         groups.setdefault(dataclasses.replace(config, seed=0), []).append((config.seed, folder))
     names = dict.fromkeys(field.name for config in groups for field in dataclasses.fields(config))
-    differ = [name for name in names
-              if len({getattr(config, name, None) for config in groups}) > 1]
+    differ = [name for name in names if len({getattr(config, name, None) for config in groups}) > 1]
     headings = {}
     for config in sorted(groups, key=lambda config: [_sort_key(getattr(config, name, None))
                                                      for name in differ]):
