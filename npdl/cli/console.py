@@ -79,8 +79,8 @@ def parse_path(text):
 
 def parse_positive(text):
     """Return the argument as an integer. Raise an error if it is below 1."""
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is too small; give 1 or more")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be an integer, 1 or more")
     return int(text)
 
 

@@ -52,9 +52,6 @@ def lock_folder(folder):
         except BlockingIOError:
             raise FolderInUse(f"{folder}: another process works here; wait until it has finished, "
                               "or choose another folder") from None
-        except OSError as error:
-            raise InputError(f"{folder} cannot be locked ({reason(error)}); choose a folder on "
-                             "another disk") from error
         yield
     finally:
         os.close(handle)

@@ -60,7 +60,16 @@ class Trainer:
             if name in record or name in IN_EVERY_RECORD:
                 raise InputError(f"metric {name!r}: each record has a number of this name already; "
                                  "choose another name")
-            record[name] = _check_metric(name, metric(self), self.step)
+            value = metric(self)
+            if getattr(value, "shape", None) == ():
+                value = value.item()
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"metric {name!r} is {value} at step {self.step}; return a finite "
+                                 "number")
+            if not isinstance(value, (int, float)) or (
+                    isinstance(value, int) and abs(value) >= LARGEST_NUMBER):
+                raise InputError(f"metric {name!r} has returned {describe(value)}; return a number")
+            record[name] = value
         return record
 
 
@@ -87,15 +96,3 @@ def find_nonfinite_parameters(model):
     names, params = zip(*model.params(), strict=True)
     tops = to_host(xp.stack([xp.abs(param.data).max() for param in params]))    # one wait on a GPU
     return [name for name, top in zip(names, tops, strict=True) if not math.isfinite(top)]
-
-
-def _check_metric(name, value, step):
-    """Return the value of a user's metric as a number for JSON."""
-    if getattr(value, "shape", None) == ():
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"metric {name!r} is {value} at step {step}; return a finite number")
-    if not isinstance(value, (int, float)) or (
-            isinstance(value, int) and abs(value) >= LARGEST_NUMBER):
-        raise InputError(f"metric {name!r} has returned {describe(value)}; return a number")
-    return value

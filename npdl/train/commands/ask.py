@@ -43,25 +43,10 @@ def encode_question(run, question):
     return ids
 
 
-def rank_answers(run, question):
-    """Return each token that may follow `question` with its probability, best first.
-
-    Raises InputError for an invalid question (encode_question) or a probability that isn't finite.
-    """
-    vocabulary = run.task.vocabulary
-    log_p, _ = Recomputed(run.model, encode_question(run, question)).start()
-    p = np.exp(log_p[0])
-    if not np.isfinite(p).all():
-        raise InputError("the answers' probabilities are not finite: the model's parameters are "
-                         "too large; ask a run that has not diverged")
-    order = np.argsort(-p, kind="stable")
-    return [(vocabulary.tokens[i], float(p[i])) for i in order]
-
-
 def find_answer(run, ids):
-    """Return the token of the right answer, and a text that says if the run has seen the question.
+    """Return the id of the right answer, and a text that says if the run has seen the question.
 
-    The token is None if the equation is not in the run's data.
+    The id is None if the equation is not in the run's data.
     """
     data, n = run.task.data, len(ids)
     for examples, remark in ((data.train, "it was trained on this equation"),
@@ -69,7 +54,7 @@ def find_answer(run, ids):
         rows = np.flatnonzero((examples.inputs[:, :n] == ids).all(1)) if (
             n <= examples.inputs.shape[1]) else ()
         if len(rows):
-            return run.task.vocabulary.tokens[examples.targets[rows[0], n - 1]], remark
+            return examples.targets[rows[0], n - 1], remark
     return None, "it is not an equation of this run's data"
 
 
@@ -83,16 +68,25 @@ def find_unseen_equations(run):
 
 
 def print_answers(run, question, top):
-    """Print the answers to one question."""
-    ids = encode_question(run, question)
+    """Print the `top` most probable answers to a question, and the right one.
+
+    Raises InputError if the question is invalid (encode_question), or the answers' probabilities
+    are not finite.
+    """
+    ids, tokens = encode_question(run, question), run.task.vocabulary.tokens
     right, remark = find_answer(run, ids)
-    ranked = rank_answers(run, question)
-    text = run.task.vocabulary.decode(ids[1:])
-    print(f"{text}    ({run.config.model}, step {run.step}; {remark})")
-    for token, probability in ranked[:top]:
-        print(f"{token:>6}  {probability:8.4%}{'   right' if token == right else ''}")
-    if right is not None and right not in [token for token, _ in ranked[:top]]:
-        print(f"the right answer, {right}, has probability {dict(ranked)[right]:.4%}")
+    log_p, _ = Recomputed(run.model, ids).start()
+    p = np.exp(log_p[0])
+    if not np.isfinite(p).all():
+        raise InputError("the answers' probabilities are not finite: the model's parameters are "
+                         "too large; ask a run that has not diverged")
+    print(f"{run.task.vocabulary.decode(ids[1:])}    ({run.config.model}, step {run.step}; "
+          f"{remark})")
+    shown = np.argsort(-p, kind="stable")[:top]
+    for i in shown:
+        print(f"{tokens[i]:>6}  {p[i]:8.4%}{'   right' if i == right else ''}")
+    if right is not None and right not in shown:
+        print(f"the right answer, {tokens[right]}, has probability {p[right]:.4%}")
 
 
 def add_arguments(parser):

@@ -22,7 +22,6 @@ import dataclasses
 import textwrap
 from pathlib import Path
 
-from npdl.adapt import report
 from npdl.cli.console import note, parse_path, set_description
 from npdl.cli.options import add_settings, option_name
 from npdl.errors import InputError
@@ -43,7 +42,6 @@ from npdl.train.config import (
     setting_names,
 )
 from npdl.train.pretrained import is_model, to_huggingface
-from npdl.train.task import make_model, make_task, resolve_config
 
 # Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
 # the whole model; the weight decay that makes them small keeps the result near the base.
@@ -178,15 +176,11 @@ def start_from_run(source, overrides, adapters, quiet):
     if wrong is not None:
         raise InputError(f"{option_name(wrong)} is for a real model, and {source} is a run")
     base = runs.load_run(source)
-    overrides = {"threads": THREADS, **overrides}
-    config, parameters = finetune_config(base, adapters, overrides, source), base.model.state_dict()
+    config = finetune_config(base, adapters, {"threads": THREADS, **overrides}, source)
     if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:
         note("neither --operator nor --p is given, so the adapters learn the equations of "
              f"{source}")
-    if not quiet:
-        merged = make_model(config, make_task(resolve_config(config)), parameters)
-        print(format_parameter_counts(base.model, merged))
-    return config, parameters
+    return config, base.model.state_dict()
 
 
 def default_out(source, config):
@@ -226,13 +220,3 @@ def merge(source, out, overrides, quiet, **training):
     if not quiet:
         print(f"the model is in {out}: transformers and `python -m npdl generate` load it")
     return 0
-
-
-def format_parameter_counts(before, after):
-    """Return a table of the parameters, bytes and multiplications (for one token) of two models."""
-    lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
-    for name, model in (("the run", before), ("adapted", after)):
-        c = report(model)
-        lines.append(f"{name:<10}{c.trainable:>12,}{c.frozen:>12,}{c.stored_bytes:>14,}"
-                     f"{c.multiplies:>12,}")
-    return "\n".join(lines)

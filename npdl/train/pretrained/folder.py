@@ -279,17 +279,17 @@ def to_huggingface(pretrained, folder):
 
 
 def _convert_array(spec, layers):
-    """Return the array of an ArraySpec. `layers` are the model's layers, {name: layer}."""
-    parts = [to_host(_merged_array(layers, *name.rsplit(".", 1))) for name in spec.ours]
+    """Return the array of an ArraySpec as floats. Adapters are merged.
+
+    `layers` are the model's layers, {name: layer}.
+    """
+    parts = []
+    for name in spec.ours:
+        path, param = name.rsplit(".", 1)
+        layer = layers[path]
+        if isinstance(layer, LoRALinear):
+            layer = merged_linear(layer)
+        is_frozen = isinstance(layer, FrozenLinear) and param == "W"
+        parts.append(to_host(layer.weight() if is_frozen else getattr(layer, param).data))
     array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
     return array.T if spec.transposed else array
-
-
-def _merged_array(layers, name, param):
-    """Return the array of a layer's parameter, as floats and with the adapter merged."""
-    layer = layers[name]
-    if isinstance(layer, LoRALinear):
-        layer = merged_linear(layer)
-    elif isinstance(layer, FrozenLinear) and param == "W":
-        return layer.weight()
-    return getattr(layer, param).data
