@@ -46,7 +46,6 @@ from npdl.train.run import load_run
 METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # headings of options
 TOKENS = {"arithmetic": 8, "dates": 16, "text": 500, "model": 200}
 LISTED = ("arithmetic", "dates")                # printed in one line, with the probability
-AT_ONCE = 64                                    # continuations that are drawn together
 BETWEEN = "-" * 40                              # a line between two texts
 
 
@@ -66,7 +65,6 @@ class Settings:
     length_power: float = setting("beam search", 0.0, "rank finished hypotheses by log "
                                   "probability / length^A", "A")
     n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
-    count: int = setting("sampling", 1, "continuations to draw", "N", COUNT)
     temperature: float = setting("sampling", 1.0, "below 1: less random", "T",
                                  Range(POSITIVE.holds, f"{POSITIVE.words}; for greedy decoding, "
                                        "give --method greedy"))
@@ -150,9 +148,9 @@ def generate(source, prompt=None, method="greedy", on_token=None, **settings):
     """Return (hypotheses that continue `prompt`, best first; the ids of the prompt).
 
     With chat=True the prompt may be a list of turns, alternately of the user and the model; the
-    first and the last are the user's. Samples are drawn AT_ONCE at a time. on_token(sequence,
-    token) is called for each new token, except in beam search. The others are in Settings. Raises
-    InputError for settings that don't fit the source or the method.
+    first and the last are the user's. on_token(sequence, token) is called for each new token,
+    except in beam search. The others are in Settings. Raises InputError for settings that don't
+    fit the source or the method.
     """
     chosen = Settings(method=method, **settings)
     check_settings(chosen)
@@ -173,11 +171,8 @@ def generate(source, prompt=None, method="greedy", on_token=None, **settings):
                              n_best=chosen.n_best, keep_steps=False)
         return (result.finished + result.unfinished)[:chosen.n_best], ids
     if method == "sample":
-        rng = generator(chosen.seed)
-        return (hypothesis for start in range(0, chosen.count, AT_ONCE) for hypothesis in
-                sample(scorer, tokens, rng, eos, min(AT_ONCE, chosen.count - start),
-                       temperature=chosen.temperature, top_k=chosen.top_k, top_p=chosen.top_p,
-                       on_token=on_token)), ids
+        return sample(scorer, tokens, generator(chosen.seed), eos, temperature=chosen.temperature,
+                      top_k=chosen.top_k, top_p=chosen.top_p, on_token=on_token), ids
     return greedy(scorer, tokens, eos, on_token), ids
 
 
@@ -240,24 +235,21 @@ def print_continuations(source, prompt, options):
     A single text is printed while it is generated.
     """
     is_chat, is_listed, printer = "chat" in options, source.kind in LISTED, None
-    if not is_listed and options.get("method") != "beam" and options.get("count", 1) == 1:
+    if not is_listed and options.get("method") != "beam":
         before = source.encode(prompt, is_chat)
         printer = TextPrinter(source, before, "" if is_chat else source.words.decode(before))
     hypotheses, ids = generate(source, prompt, **options, on_token=printer)
-    longest, first = 0, None
-    for i, hypothesis in enumerate(hypotheses):
-        if printer is None:
-            if i and not is_listed:
-                print(BETWEEN)
-            print_text(source.format_continuation([] if is_chat else ids, hypothesis))
-        longest = max(longest, len(ids) + len(hypothesis.tokens))
-        first = hypothesis.tokens if first is None else first
+    for i, hypothesis in enumerate(hypotheses if printer is None else []):
+        if i and not is_listed:
+            print(BETWEEN)
+        print_text(source.format_continuation([] if is_chat else ids, hypothesis))
     if printer is not None:
         print_text(printer.text())
         if source.kind == "model":
             note(printer.describe_speed())
+    longest = len(ids) + max(len(hypothesis.tokens) for hypothesis in hypotheses)
     seen = getattr(source.model, "max_len", longest)
     if source.kind != "dates" and longest - 1 > seen:       # the model doesn't read the last token
         note(f"the text has {longest} tokens, but the model's window has only {seen}; the "
              "oldest tokens were dropped")
-    return first
+    return hypotheses[0].tokens
