@@ -107,10 +107,6 @@ def cpu_torch_variants(row, model, options, mkl):
                 variants.append(Variant(row, f"torch, {form}, {adamw}{name}", "torch",
                                         {"form": form, "adamw": adamw}, "equal", options.threads,
                                         environment))
-    if options.compile:
-        variants.append(Variant(row, f"torch, {FORMS[model][0]}, compiled, tuned", "torch",
-                                {"form": FORMS[model][0], "compiled": True}, "equal",
-                                options.threads, tuned))
     if model != "text":
         variants.append(Variant(row, "torch, needed positions, tuned", "torch",
                                 {"form": FORMS[model][0], "last": 2}, "less", options.threads,
@@ -254,7 +250,6 @@ def parse_options(arguments):
     p.add_argument("--threads", type=parse_positive, metavar="N", default=CORES,
                    help="of every variant except npdl's plain engine (default: all, %(default)s)")
     p.add_argument("--rounds", type=parse_positive, metavar="N", help="default: 9; --quick: 1")
-    p.add_argument("--compile", action="store_true", help="torch.compile, too (a minute more)")
     p.add_argument("--real", type=parse_path, metavar="FOLDER",
                    help="a model of the Llama kind, for decoding and LoRA (needs transformers)")
     p.add_argument("--tokens", type=parse_positive, metavar="N", default=32, help="to decode (32)")

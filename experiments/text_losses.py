@@ -12,7 +12,6 @@ if __name__ == "__main__":
 
     start_script()         # Ctrl-C exits without a traceback
 
-import dataclasses
 import math
 import sys
 
@@ -22,7 +21,6 @@ from npdl.cli.console import OneLineParser, parse_path, run_guarded
 from npdl.errors import InputError
 from npdl.train.engine import Batch, PlainEngine
 from npdl.train.run import load_run
-from npdl.train.task import make_task
 
 ROWS = 64           # windows evaluated at a time
 DRAWN = 240         # random windows, for the standard deviation of their mean loss
@@ -35,48 +33,36 @@ def make_windows(ids, block):
     return taken[:, :-1], taken[:, 1:]
 
 
-def compute_run_losses(run, text=None):
+def compute_run_losses(run):
     """Return the loss of each window of the validation part (N,) of a run from `load_run`.
 
-    `text` is the new path of the run's text if it has moved. Raises InputError for a run on other
-    data than a text, and for a run without a validation part.
+    Raises InputError for a run on other data than a text, and for a run without a validation part.
     """
-    config = run.config
-    if config.text is None:
+    if run.config.text is None:
         raise InputError("the run was not trained on a text; name one that was")
-    task = make_task(dataclasses.replace(config, text=text or config.text))
-    if "validation" not in task.parts:
+    if "validation" not in run.task.parts:
         raise InputError("the run has no validation part (--r-train 1); name one that has")
-    losses = compute_losses(run.model, *make_windows(task.parts["validation"], config.block))
+    inputs, targets = make_windows(run.task.parts["validation"], run.config.block)
+    batch = Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=ROWS)
+    losses = PlainEngine(run.model, None).measure(batch)[0]             # by npdl's layers
     if not np.isfinite(losses).all():
         raise InputError("the losses are not finite: the model's parameters are too large; name a "
                          "run that has not diverged")
     return losses
 
 
-def compute_losses(model, inputs, targets):
-    """Return the loss of each window (N,), computed by npdl's layers (the plain engine)."""
-    batch = Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=ROWS)
-    return PlainEngine(model, None).measure(batch)[0]
-
-
-def parse_arguments(arguments):
+def main(arguments=None):
     p = OneLineParser(description=__doc__.split("\n\n")[0])
     p.add_argument("runs", nargs="+", metavar="RUN", type=parse_path,
                    help="the folder of a run on a text")
-    p.add_argument("--text", metavar="FILE", help="where the runs' text is now, if it has moved")
-    return p, p.parse_args(arguments)
-
-
-def main(arguments=None):
-    p, options = parse_arguments(arguments)
+    options = p.parse_args(arguments)
 
     def work():
         print(f"| run | recorded | whole part | scatter of {DRAWN} windows |\n|---|---:|---:|---:|")
         losses_of_runs = []
         for folder in options.runs:
             run = load_run(folder)
-            losses = compute_run_losses(run, options.text)
+            losses = compute_run_losses(run)
             recorded = run.records[-1].get("validation_loss") if run.records else None
             recorded = math.nan if recorded is None else recorded
             losses_of_runs.append((recorded, losses.mean(dtype=float)))

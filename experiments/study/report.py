@@ -1,7 +1,6 @@
 """Write experiments/REPORT.md and its figures from the stored runs.
 
-  python -m experiments.study.report             the page and all figures
-  python -m experiments.study.report --check     exit status 1 if the page is not up to date
+  python -m experiments.study.report
 """
 
 import argparse
@@ -92,19 +91,8 @@ def write_report(study, folder=FIGURES):
 def main(arguments=None):
     p = OneLineParser(prog="python -m experiments.study.report", description=__doc__,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--check", action="store_true", help="write nothing; status 1 if out of date")
-    options = p.parse_args(arguments)
-
-    def work():
-        study = Study()
-        if options.check:
-            current = PAGE.read_text(encoding="utf-8") == make_page(study)
-            print(f"{PAGE.name}: {'up to date' if current else 'out of date'}")
-            return int(not current)
-        write_report(study)
-        return 0
-
-    return run_guarded(p.prog, work)
+    p.parse_args(arguments)
+    return run_guarded(p.prog, lambda: write_report(Study()) or 0)
 
 
 if __name__ == "__main__":
