@@ -216,7 +216,8 @@ def merge(source, out, overrides, quiet, **training):
     if tuned.config.pretrained is None:
         raise InputError(f"{source} is not a run of a real model; npdl.adapt.merge_lora merges "
                          "the adapters of npdl's own models")
-    to_huggingface(dataclasses.replace(tuned.task.pretrained, model=tuned.model), out)
+    tuned.task.pretrained.model = tuned.model
+    to_huggingface(tuned.task.pretrained, out)
     if not quiet:
         print(f"the model is in {out}: transformers and `python -m npdl generate` load it")
     return 0

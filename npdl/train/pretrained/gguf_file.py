@@ -46,7 +46,7 @@ LLAMA3 = {"low": 1.0, "high": 4.0, "original_length": 8192}
 class GGUFWeights:
     """The arrays of a GGUF file: `shapes` is {name: shape}, and `take` returns an array.
 
-    `metadata` has the file's settings without lists of texts, and `config` those of a config.json.
+    `metadata` has the file's settings, and `config` those of a config.json.
     Raises InputError if the package is missing, and CheckpointError if the file is damaged.
     """
 
@@ -59,7 +59,9 @@ class GGUFWeights:
             if not is_file(path):
                 raise ValueError("it is not a file")
             self.size = os.path.getsize(path)
-            self.metadata, arrays, start = self._read_header(texts=False)
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0,
+                                                     access=mmap.ACCESS_READ) as data:
+                self.metadata, arrays, start = _read_header(data)
             self._arrays = {}
             for name, shape, kind, offset in arrays:
                 place = self._find_bytes(name, shape, kind, start + offset)
@@ -70,15 +72,6 @@ class GGUFWeights:
         self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()
                        if name != FREQUENCIES}
         self.config = self._make_config()
-
-    def _read_header(self, texts):
-        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0,
-                                                      access=mmap.ACCESS_READ) as data:
-            return _read_header(data, texts)
-
-    def read_whole_metadata(self):
-        """Return `metadata` with the tokenizer's lists of texts, which take much memory."""
-        return self._read_header(texts=True)[0]
 
     def _find_bytes(self, name, shape, kind, start):
         """Return (type, bytes of a row, first byte) of an array, or raise ValueError."""
@@ -203,7 +196,7 @@ def _hugging_face_name(name):
     return f"{block}{NAMES[match[2]]}.{match[3]}"
 
 
-def _read_header(data, texts):
+def _read_header(data):
     """Return (metadata, [(name, shape, type, offset)], start of the arrays) of a file's bytes."""
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
@@ -216,7 +209,7 @@ def _read_header(data, texts):
     for _ in range(values):
         key, at = _read_string(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
-        metadata[key], at = _read_value(data, at + 4, kind, texts)
+        metadata[key], at = _read_value(data, at + 4, kind)
     entries = []
     for _ in range(arrays):
         name, at = _read_string(data, at)
@@ -248,8 +241,8 @@ def _read_string(data, at):
     return data[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
-def _read_value(data, at, kind, texts):
-    """Return (the value at byte `at`, start of the next); without `texts`, no lists of texts."""
+def _read_value(data, at, kind):
+    """Return (the value at byte `at`, start of the next value)."""
     if kind == STRING:
         return _read_string(data, at)
     if kind != ARRAY:
@@ -263,9 +256,8 @@ def _read_value(data, at, kind, texts):
     items = []
     for _ in range(length):
         text, at = _read_string(data, at)
-        if texts:
-            items.append(text)
-    return items if texts else None, at
+        items.append(text)
+    return items, at
 
 
 def _read_scalars(data, at, kind, count):

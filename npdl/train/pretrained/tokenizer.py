@@ -132,8 +132,7 @@ def read_tokenizer(path, architecture, weights):
     path = Path(path)
     with _convert_errors(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
                          "download them again, else use another model"):
-        tokenizer = (_tokenizer_from_gguf(weights.read_whole_metadata())
-                     if hasattr(weights, "metadata")
+        tokenizer = (_tokenizer_from_gguf(weights.metadata) if hasattr(weights, "metadata")
                      else _tokenizer_from_folder(path, architecture.kind))
     tokenizer.ends = tokenizer.ends or _valid_ids(architecture.values.get("eos_token_id"))
     tokenizer.limit = architecture.vocab_size
@@ -301,6 +300,7 @@ def _valid_ids(value):
 
 
 def _tokenizer_from_gguf(about):
+    """Return the Tokenizer of a GGUF file. `about` loses the lists of texts, to save memory."""
     from tokenizers.models import BPE
     from tokenizers.processors import TemplateProcessing
 
@@ -309,7 +309,8 @@ def _tokenizer_from_gguf(about):
         raise InputError(f"the file's tokenizer has model {str(kind)[:20]!r} and pre-tokenizer "
                          f"{str(split)[:20]!r}; supported: 'gpt2' with one of "
                          f"{', '.join(SPLIT_PATTERNS)}; or use a folder with {TOKENIZER}")
-    tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
+    tokens, kinds, merges = (about.pop(f"tokenizer.ggml.{name}")
+                             for name in ("tokens", "token_type", "merges"))
     control, added = ([token for token, kind in zip(tokens, kinds, strict=True) if kind == wanted]
                       for wanted in (CONTROL, USER_DEFINED))
     special = {}
@@ -323,7 +324,7 @@ def _tokenizer_from_gguf(about):
     begins = about.get("tokenizer.ggml.add_bos_token", split == "llama-bpe")   # as llama.cpp does
     begin = special.get("bos_token") if begins else None
     model = BPE({token: i for i, token in enumerate(tokens)},
-                [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]],
+                [tuple(pair.split(" ")) for pair in merges],
                 ignore_merges=split == "llama-bpe")         # whole words first, as Llama 3
     rules = make_byte_level_bpe(model, SPLIT_PATTERNS[split], digits=split == "smollm")
     rules.add_special_tokens(control)
