@@ -128,28 +128,23 @@ def test_logits_and_all_gradients(name, dtype, tmp_path):
     assert seen == params.keys()
 
 
-@every_model
-def test_generation_token_for_token(name, tmp_path):
+def generate(theirs, prompt, tokens, **options):
+    """Return transformers' continuation of prompts."""
+    prompt = torch.tensor(prompt)
+    with torch.no_grad():
+        return theirs.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
+                               max_new_tokens=tokens, pad_token_id=0, **options)
+
+
+@pytest.mark.parametrize(("name", "penalty"), [
+    *((name, 1.0) for name in MODELS), ("llama, grouped, untied", 1.3),
+    ("llama, grouped, untied", 0.8)])
+def test_generation_token_for_token(name, penalty, tmp_path):
     theirs, ours = pair(name, tmp_path, "float32")
     for prompt in ([[1, 2, 3]], [[5]], [[4, 4, 8, 1], [9, 60, 96, 2]]):
-        with torch.no_grad():
-            wanted = theirs.generate(
-                torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
-                max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)
-        found = greedy(make_scorer(ours.model, prompt), 24)
-        assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
-
-
-@pytest.mark.parametrize("penalty", [1.3, 0.8])
-def test_the_repetition_penalty_is_transformers(penalty, tmp_path):
-    theirs, ours = pair("llama, grouped, untied", tmp_path, "float32")
-    for prompt in ([[1, 2, 3]], [[4, 4, 8, 1], [9, 60, 96, 2]]):
-        with torch.no_grad():
-            wanted = theirs.generate(
-                torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
-                max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0,
-                repetition_penalty=penalty)
-        found = greedy(PenalisedRepetition(make_scorer(ours.model, prompt), penalty), 24)
+        wanted = generate(theirs, prompt, 24, eos_token_id=None, repetition_penalty=penalty)
+        scorer = make_scorer(ours.model, prompt)
+        found = greedy(scorer if penalty == 1 else PenalisedRepetition(scorer, penalty), 24)
         assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
 
 
@@ -160,11 +155,7 @@ def test_full_beam_search_is_transformers(width, length_power, tmp_path):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         prompt, end = rng.integers(0, V, 3), tuple(map(int, rng.permutation(V)[:5]))
-        with torch.no_grad():
-            wanted = theirs.generate(
-                torch.tensor(prompt[None]), attention_mask=torch.ones(1, 3), max_new_tokens=8,
-                num_beams=width, do_sample=False, eos_token_id=list(end), pad_token_id=0,
-                length_penalty=length_power, output_scores=True, return_dict_in_generate=True)
+        wanted = generate(theirs, prompt[None], 8, num_beams=width, eos_token_id=list(end),
+                          length_penalty=length_power)
         found = full_beam_search(make_scorer(ours.model, prompt), width, 8, end, length_power)
-        tokens = wanted.sequences[0, 3:].tolist()
-        assert list(found.best.tokens) == tokens, (seed, found.finished)
+        assert list(found.best.tokens) == wanted[0, 3:].tolist(), (seed, found.finished)
