@@ -217,7 +217,7 @@ class Config:
 
     def to_json(self):
         """Return the settings as a dict for JSON."""
-        values = {**get_settings(self), "adapters": self.adapters and get_settings(self.adapters)}
+        values = {**vars(self), "adapters": self.adapters and vars(self.adapters)}
         return {name: {"own": value.name} if isinstance(value, UserFunction) else value
                 for name, value in values.items() if name in setting_names(type(self))}
 
@@ -386,11 +386,6 @@ class OwnConfig(LanguageModelConfig):
 
 
 TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig, OwnConfig)
-
-
-def get_settings(config):
-    """Return {name: value} of a Config, or of Adapters."""
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
 
 
 @functools.cache

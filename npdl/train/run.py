@@ -23,7 +23,6 @@ from npdl.cli.folders import clean_stale
 from npdl.cli.options import option_name
 from npdl.errors import InputError
 from npdl.train import checkpoint
-from npdl.train.config import get_settings
 from npdl.train.folder import (
     holds_run,
     lock_folder,
@@ -74,7 +73,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             self.stop = stack.enter_context(StopSignals())      # before there is a folder
             if self.resume:
-                read_resumed_config(self.folder, get_settings(self.config))
+                read_resumed_config(self.folder, vars(self.config))
             else:
                 make_folder(self.folder, self.config,
                             checkpoint.get_state(self.config, self.model, self.optimizer, 0))
@@ -250,7 +249,7 @@ def load_run(folder, config=None):
     `train` did not write.
     """
     config = read_config(folder) if config is None else read_resumed_config(
-        folder, get_settings(resolve_config(config)))
+        folder, vars(resolve_config(config)))
     config = dataclasses.replace(config, backend="numpy", engine="plain")
     task = make_task(config)
     model = make_model(config, task)

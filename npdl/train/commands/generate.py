@@ -100,17 +100,16 @@ class Source:
 
     def encode(self, prompt, chat=False):
         """Return the ids of a prompt. With `chat`, the prompt may be a list of the turns so far."""
-        words = self.words
+        words, prompt = self.words, prompt or ""
         if chat and self.kind != "model":
             raise InputError("--chat is for real models; this folder holds a run of npdl")
+        if self.kind == "model":
+            return words.encode_chat(prompt) if chat else words.encode_prompt(prompt)
         if self.kind == "arithmetic":
-            return words.encode("BOS " + (prompt or ""))
-        if self.kind == "dates":
-            return words.encode(prompt or "")
-        if self.kind == "text":
-            return words.encode(prompt or ("\n" if "\n" in words.characters
-                                           else words.characters[0]))
-        return words.encode_chat(prompt or "") if chat else words.encode_prompt(prompt or "")
+            prompt = "BOS " + prompt
+        if self.kind == "text" and not prompt:
+            prompt = "\n" if "\n" in words.characters else words.characters[0]
+        return words.encode(prompt)
 
     def format_continuation(self, ids, hypothesis):
         """Return a prompt and its continuation as text."""
