@@ -44,9 +44,9 @@ from experiments.benchmark.worker import (
 )
 from npdl import backend
 from npdl.cli.console import OneLineParser, note, parse_path, parse_positive, run_guarded
+from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
 from npdl.files import write_atomically
-from npdl.train.config import count_usable_cores
 from npdl.train.versions import gpu_name, processor_name
 
 CORES = count_usable_cores()

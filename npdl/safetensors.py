@@ -19,14 +19,7 @@ import numpy as np
 
 from npdl.backend import to_host
 from npdl.errors import CheckpointError, InputError
-from npdl.files import (
-    LARGEST_JSON,
-    LARGEST_NUMBER,
-    is_file,
-    parse_json,
-    reason,
-    write_atomically,
-)
+from npdl.files import LARGEST_JSON, LARGEST_NUMBER, is_file, parse_json, reason, write_atomically
 
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4",
           "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",

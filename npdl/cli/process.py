@@ -1,4 +1,4 @@
-"""Processes: whether one has ended, the peak memory of this one, and limits for untrusted code."""
+"""Processes: whether one has ended, cores, memory, and limits for untrusted code."""
 
 import contextlib
 import ctypes
@@ -22,6 +22,13 @@ def has_ended(pid):
         return os.path.exists("/proc/self/stat")
     except (OSError, IndexError):
         return False
+
+
+def count_usable_cores():
+    """Return the number of processor cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def peak_memory():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Callable
 
 from npdl.adapt.quantize import ROUNDINGS
@@ -33,15 +32,11 @@ SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which transl
 RETIRED = ("compute", "merged")          # settings of old runs that have no effect now
 RENAMED = {"fast": "recorded", "eager": "recorded"}     # engines of old runs
 
-# The headings of the options, in the order of the helps.
+# The long headings of options.
 ARITHMETIC = "data: equations a o b = r modulo p, with an operator o"
 TEXT = "or data: a text"
 DATES = "data: dates"
-MODEL, TRAINING, RECORDS, MACHINE = "model", "training", "records", "machine"
-ADAPTERS = "adapters"
 GPT = "train-gpt"
-
-
 USER_SETTINGS = ("model", "optimizer", "schedule", "task")    # may be functions of the user
 
 
@@ -90,19 +85,20 @@ class UserFunction:
 class Adapters:
     """The settings of LoRA (npdl.adapt.add_lora) and, with `bits`, of QLoRA."""
 
-    rank: int = setting(ADAPTERS, 4, "r of the matrices A (D, r) and B (E, r)", "R", COUNT)
-    alpha: float | None = setting(ADAPTERS, None, "scale the adapter's product by alpha / r; "
+    rank: int = setting("adapters", 4, "r of the matrices A (D, r) and B (E, r)", "R", COUNT)
+    alpha: float | None = setting("adapters", None, "scale the adapter's product by alpha / r; "
                                   "none: by 1", allowed=POSITIVE)
     where: tuple[str, ...] | None = setting(
-        ADAPTERS, None, "linear layers that get an adapter, by the ends of their names, such as "
+        "adapters", None, "linear layers that get an adapter, by the ends of their names, such as "
         "W_Q,W_V; none: all", "NAMES")
-    bits: int | None = setting(ADAPTERS, None, "QLoRA: bits for each weight of the frozen linear "
+    bits: int | None = setting("adapters", None, "QLoRA: bits for each weight of the frozen linear "
                                "layers", "M",
                                Range(lambda m: 2 <= m <= 16, "an integer from 2 to 16"))
-    block: int | None = setting(ADAPTERS, None, "weights that share a step size; none: a whole "
+    block: int | None = setting("adapters", None, "weights that share a step size; none: a whole "
                                 "matrix", "N", COUNT)
-    rounding: str = setting(ADAPTERS, "floor", "rounding of quantization", allowed=tuple(ROUNDINGS))
-    double: bool = setting(ADAPTERS, False, "store the step sizes in 8 bits too")
+    rounding: str = setting("adapters", "floor", "rounding of quantization",
+                            allowed=tuple(ROUNDINGS))
+    double: bool = setting("adapters", False, "store the step sizes in 8 bits too")
 
     def __post_init__(self):
         check_settings(self)
@@ -138,42 +134,42 @@ class Config:
     dropout = 0.0
 
     model: str | Callable = setting(None, "gpt")
-    steps: int = setting(TRAINING, 10001, "number of updates", "T", COUNT)
-    batch: int = setting(TRAINING, 512, "batch size; the whole training set if that is smaller",
+    steps: int = setting("training", 10001, "number of updates", "T", COUNT)
+    batch: int = setting("training", 512, "batch size; the whole training set if that is smaller",
                          "B", COUNT)
-    optimizer: str | Callable = setting(TRAINING, "adamw", "update rule",
+    optimizer: str | Callable = setting("training", "adamw", "update rule",
                                         allowed=("adamw", "adam", "sgd"), rare=True)
-    lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
-    betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "moment decay rates of Adam and "
+    lr: float = setting("training", 1e-3, "learning rate", allowed=NOT_NEGATIVE)
+    betas: tuple[float, float] = setting("training", (0.9, 0.999), "moment decay rates of Adam and "
                                          "AdamW", ("B1", "B2"), rare=True)
-    eps: float = setting(TRAINING, 1e-8, "eps of Adam and AdamW", allowed=NOT_NEGATIVE, rare=True)
-    momentum: float = setting(TRAINING, 0.0, "momentum of sgd", allowed=BELOW_1, rare=True)
-    weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
-    decay: str = setting(TRAINING, "all", "parameters with weight decay",
+    eps: float = setting("training", 1e-8, "eps of Adam and AdamW", allowed=NOT_NEGATIVE, rare=True)
+    momentum: float = setting("training", 0.0, "momentum of sgd", allowed=BELOW_1, rare=True)
+    weight_decay: float = setting("training", 1.0, "weight decay", "WD", NOT_NEGATIVE)
+    decay: str = setting("training", "all", "parameters with weight decay",
                          allowed=("all", "matrices"), rare=True)
-    schedule: str | Callable = setting(TRAINING, "constant", "schedule of the learning rate",
+    schedule: str | Callable = setting("training", "constant", "schedule of the learning rate",
                                        allowed=tuple(SCHEDULES), rare=True)
-    warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL,
+    warmup: int = setting("training", 0, "steps over which the learning rate rises", "N", NATURAL,
                           rare=True)
-    lr_min: float = setting(TRAINING, 0.0, "final rate of linear and cosine schedules",
+    lr_min: float = setting("training", 0.0, "final rate of linear and cosine schedules",
                             allowed=NOT_NEGATIVE, rare=True)
-    clip: float | None = setting(TRAINING, 1.0, "largest global norm of the gradients, or none",
+    clip: float | None = setting("training", 1.0, "largest global norm of the gradients, or none",
                                  "NORM", POSITIVE)
-    eval_first: int = setting(RECORDS, 100, "also evaluate at each of the first N steps", "N",
+    eval_first: int = setting("records", 100, "also evaluate at each of the first N steps", "N",
                               NATURAL, rare=True)
-    eval_every: int = setting(RECORDS, 100, "evaluate every N steps", "N", COUNT)
-    save_every: int = setting(RECORDS, 1000, "checkpoint every N steps", "N", COUNT)
-    seed: int = setting(TRAINING, 0, "seed of data split, parameters, batches and dropout",
+    eval_every: int = setting("records", 100, "evaluate every N steps", "N", COUNT)
+    save_every: int = setting("records", 1000, "checkpoint every N steps", "N", COUNT)
+    seed: int = setting("training", 0, "seed of data split, parameters, batches and dropout",
                         allowed=NATURAL)
-    dtype: str = setting(MODEL, "float32", "type of all parameters", allowed=("float32", "float64"),
-                         rare=True)
-    backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
-    engine: str = setting(MACHINE, "recorded", "compute steps by npdl's layers, where breakpoints "
-                          "work (plain), or by a faster recording of them (recorded); the results "
-                          "differ by rounding only", allowed=ENGINES)
-    target: str = setting(MACHINE, "auto", "compile a recording to C or to NumPy calls (auto: C if "
-                          "there is a compiler)", allowed=TARGETS, rare=True)
-    threads: int = setting(MACHINE, 1, "threads of the recorded engine that share a batch; for a "
+    dtype: str = setting("model", "float32", "type of all parameters",
+                         allowed=("float32", "float64"), rare=True)
+    backend: str = setting("machine", "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
+    engine: str = setting("machine", "recorded", "compute steps by npdl's layers, where "
+                          "breakpoints work (plain), or by a faster recording of them (recorded); "
+                          "the results differ by rounding only", allowed=ENGINES)
+    target: str = setting("machine", "auto", "compile a recording to C or to NumPy calls (auto: C "
+                          "if there is a compiler)", allowed=TARGETS, rare=True)
+    threads: int = setting("machine", 1, "threads of the recorded engine that share a batch; for a "
                            "real model, BLAS's threads; ignored by --backend cupy", "N",
                            count_up_to(256))
 
@@ -258,23 +254,23 @@ def change_defaults(**defaults):
 class NetworkConfig(Config):
     """The settings of a new model, in contrast to a real model that is read from a folder."""
 
-    layers: int = setting(MODEL, 2, "number of layers", "L", count_up_to(1000))
-    width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
-    heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
-    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward network, as a "
+    layers: int = setting("model", 2, "number of layers", "L", count_up_to(1000))
+    width: int = setting("model", 128, "embedding and hidden width", "D", COUNT)
+    heads: int = setting("model", 4, "attention heads", "H", COUNT, GPT)
+    multiplier: int = setting("model", 4, "inner width of the feed-forward network, as a "
                               "multiple of --width", "M", COUNT, GPT, rare=True)
-    bias: bool = setting(MODEL, True, "no biases in a GPT's attention, or in an LSTM's cells and "
+    bias: bool = setting("model", True, "no biases in a GPT's attention, or in an LSTM's cells and "
                          "classifier", rare=True)
-    norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each sublayer",
+    norm: str = setting("model", "post", "LayerNorm after (post) or before (pre) each sublayer",
                         allowed=("post", "pre"), only=GPT, rare=True)
-    norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
-    activation: str = setting(MODEL, "gelu", "activation of the feed-forward network",
+    norm_bias: bool = setting("model", True, "no biases in the LayerNorms", only=GPT, rare=True)
+    activation: str = setting("model", "gelu", "activation of the feed-forward network",
                               allowed=tuple(ACTIVATIONS), only=GPT, rare=True)
-    positions: str = setting(MODEL, "k/d", "sinusoidal with exponent k/d (the assignment's) or "
+    positions: str = setting("model", "k/d", "sinusoidal with exponent k/d (the assignment's) or "
                              "2k/d (the usual one), or learned",
                              allowed=POSITIONS, only=GPT, rare=True)
-    dropout: float = setting(MODEL, 0.0, "dropout rate", "RATE", BELOW_1)
-    init: str = setting(MODEL, "torch", "initialisation: PyTorch's; for a GPT also GPT-2's, or "
+    dropout: float = setting("model", 0.0, "dropout rate", "RATE", BELOW_1)
+    init: str = setting("model", "torch", "initialisation: PyTorch's; for a GPT also GPT-2's, or "
                         "normal by width (lecun); for an LSTM's gates also Glorot's (xavier)",
                         allowed=INITS, rare=True)
 
@@ -293,7 +289,7 @@ class LanguageModelConfig(NetworkConfig):
     """The settings of a GPT or an LSTM. If it has `adapters`, only these are trained."""
 
     model: str | Callable = setting(None, "gpt", allowed=("gpt", "lstm"))
-    tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
+    tied: bool = setting("model", False, "classifier and embedding share one matrix", only=GPT,
                          rare=True)
     adapters: Adapters | None = setting(None, None)
 
@@ -410,10 +406,3 @@ def _value_from_json(value):
     if isinstance(value, dict) and value.keys() == {"own"}:
         return UserFunction(str(value["own"]))
     return tuple(value) if isinstance(value, list) else value
-
-
-def count_usable_cores():
-    """Return the number of processor cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -9,13 +9,7 @@ import json
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.files import (
-    describe_write_error,
-    is_file,
-    reason,
-    reject_constant,
-    write_atomically,
-)
+from npdl.files import describe_write_error, is_file, reason, reject_constant, write_atomically
 
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 

@@ -18,13 +18,7 @@ from npdl.train.loop import Diverged, Trainer
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run, read_resumed_config, train
 from tests.tools import slow
-from tests.tools.trained import (
-    ENGINES,
-    arrays_of,
-    assert_same_bytes,
-    assert_same_runs,
-    resume_from,
-)
+from tests.tools.trained import ENGINES, arrays_of, assert_same_bytes, assert_same_runs, resume_from
 
 SMALL = {"engine": "plain", "p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 3,
          "eval_every": 5, "save_every": 4}

@@ -14,6 +14,7 @@ import re
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
+from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.study.containment import format_exception, write_text
@@ -22,7 +23,6 @@ from npdl.study.homework.handout import check_new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
 from npdl.study.homework.similarity import find_copies, normalise_methods
 from npdl.study.homework.submissions import list_submissions, read_file
-from npdl.train.config import count_usable_cores
 
 SEED = 1                                            # seed of the questions; it is 0 at home
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # a spreadsheet would run such a cell

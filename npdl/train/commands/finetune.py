@@ -28,19 +28,7 @@ from npdl.errors import InputError
 from npdl.train import folder as folders
 from npdl.train import run as runs
 from npdl.train.commands.train import THREADS, add_process_options, split_options
-from npdl.train.config import (
-    ADAPTERS,
-    ARITHMETIC,
-    MACHINE,
-    RECORDS,
-    TEXT,
-    TRAINING,
-    Adapters,
-    Config,
-    PretrainedConfig,
-    TextConfig,
-    setting_names,
-)
+from npdl.train.config import ARITHMETIC, TEXT, Adapters, Config, PretrainedConfig, TextConfig
 from npdl.train.pretrained import is_model, to_huggingface
 
 # Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
@@ -80,8 +68,8 @@ def add_arguments(p):
                        "eval_every", "save_every", "engine", "threads"))
     real.description = textwrap.fill("its defaults are --rank 8, with --bits --block 64 --rounding "
                                      f"nearest, {shown}", 78)
-    add_settings(p, "finetune", (ADAPTERS,), Adapters())
-    add_settings(p, "finetune", (TRAINING, RECORDS, MACHINE), defaults)
+    add_settings(p, "finetune", ("adapters",), Adapters())
+    add_settings(p, "finetune", ("training", "records", "machine"), defaults)
     add_process_options(p, "<run>-lora, <run>-qlora or <run>-merged")
 
 
@@ -125,8 +113,7 @@ def finetune_config(run, adapters, overrides, folder="the run"):
     if base.adapters is not None:
         raise InputError(f"{folder} has adapters already; fine-tune the original run, which has "
                          "none")
-    settings = {name: getattr(base, name) for name in INHERITED
-                if name in setting_names(type(base))}
+    settings = {name: getattr(base, name) for name in INHERITED if hasattr(base, name)}
     if base.text is None:
         if "text" in overrides:
             raise InputError(f"--text: {folder} learned arithmetic, so it can't be fine-tuned on a "

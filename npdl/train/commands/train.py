@@ -7,27 +7,15 @@ from npdl import backend
 from npdl.backend import convert_cupy_errors
 from npdl.cli.console import OneLineParser, add_help_all, note, run_guarded, set_description
 from npdl.cli.options import COUNT, add_settings, check_settings, option_name, setting
+from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
-from npdl.train.config import (
-    ARITHMETIC,
-    DATES,
-    GPT,
-    MACHINE,
-    MODEL,
-    RECORDS,
-    SEQ2SEQ,
-    TEXT,
-    TRAINING,
-    Config,
-    TextConfig,
-    count_usable_cores,
-)
+from npdl.train.config import ARITHMETIC, DATES, GPT, SEQ2SEQ, TEXT, Config, TextConfig
 from npdl.train.folder import default_folder, holds_run
 from npdl.train.recipes import RECIPES, new_config, recipe_settings
 from npdl.train.run import read_resumed_config
 from npdl.train.task import resolve_config
 
-PROCESS = "this process"
+PROCESS, GROUPS = "this process", ("model", "training", "records", "machine")
 THREADS = min(2, count_usable_cores())          # the default of --threads
 TEXT_SHOWN = ("positions", "clip", "r_train", "batch", "steps", "weight_decay", "eval_first",
               "eval_every")
@@ -102,7 +90,7 @@ def _find_config(overrides, model, out, resume):
 def _add_options(parser, model, description):
     set_description(parser, description, given_only=True)
     if model in SEQ2SEQ:
-        add_settings(parser, GPT, (DATES, MODEL, TRAINING, RECORDS, MACHINE), Config(model=model),
+        add_settings(parser, GPT, (DATES, *GROUPS), Config(model=model),
                      left_out=("norm_bias", "init"))
         add_process_options(parser, "runs/<model>-dates-seed<seed>")
         return
@@ -118,7 +106,7 @@ def _add_options(parser, model, description):
                         "LSTM's gates) or stated (no clipping); --clip and --init take "
                         "precedence").rare = True
     for groups, table in (((ARITHMETIC,), defaults), ((TEXT,), text),
-                          ((MODEL, TRAINING, RECORDS, MACHINE), defaults)):
+                          (GROUPS, defaults)):
         add_settings(parser, f"train-{model}", groups, table)
     add_process_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
                 "runs/<model>-text-<file>-seed<seed>")

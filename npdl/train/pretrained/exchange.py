@@ -162,12 +162,20 @@ def _convert_attention(layer):
     yield from _convert_linear(layer.W_O, "out_proj.")
 
 
-def _make_recurrent_rule(out, back):
+def _make_recurrent_rule(*gates):
     """Return the function in RULES for torch.nn.RNN, GRU or LSTM.
 
-    These layers stack their gates along the first axis, and have two biases. `out` converts npdl's
-    order of the gates into torch's, and `back` converts torch's into npdl's.
+    These layers stack their gates along the first axis, and have two biases. `gates` has, for each
+    gate in torch's order, its place in npdl's order and the sign that converts it.
     """
+    def out(stacked):
+        parts = np.split(stacked, len(gates))
+        return np.concatenate([sign * parts[place] for place, sign in gates])
+
+    def back(stacked):
+        parts = dict(zip(gates, np.split(stacked, len(gates)), strict=True))
+        return np.concatenate([sign * parts[place, sign] for place, sign in sorted(gates)])
+
     def rule(stack):
         for i, layer in enumerate(stack.layers):
             cell = layer.cell
@@ -181,24 +189,6 @@ def _make_recurrent_rule(out, back):
                 yield ([cell.b], names, lambda b: [out(b), np.zeros_like(b)],
                        lambda b_x, b_h: [back(b_x + b_h)])
     return rule
-
-
-def _swap_gates(stacked):
-    """Exchange the last two quarters of the first axis: i, f, o, g <-> i, f, g, o."""
-    i, f, third, fourth = np.split(stacked, 4)
-    return np.concatenate([i, f, fourth, third])
-
-
-def _gru_to_torch(stacked):
-    """Reorder the gates z, r, h to r, -z, h."""
-    z, r, h = np.split(stacked, 3)
-    return np.concatenate([r, -z, h])
-
-
-def _gru_from_torch(stacked):
-    """Reorder the gates r, -z, h to z, r, h."""
-    r, minus_z, h = np.split(stacked, 3)
-    return np.concatenate([-minus_z, r, h])
 
 
 def _convert_lstm_cell(cell):
@@ -224,7 +214,7 @@ _COMMON = {Linear: _convert_linear, Embedding: _convert_embedding, Unembedding: 
 RULES = {
     "course": _COMMON | {LSTMCell: _convert_lstm_cell},
     "torch": _COMMON | {MultiHeadAttention: _convert_attention,
-                        LSTM: _make_recurrent_rule(_swap_gates, _swap_gates),
-                        ResetAfterGRU: _make_recurrent_rule(_gru_to_torch, _gru_from_torch),
-                        RNN: _make_recurrent_rule(np.array, np.array)},
+                        LSTM: _make_recurrent_rule((0, 1), (1, 1), (3, 1), (2, 1)),
+                        ResetAfterGRU: _make_recurrent_rule((1, 1), (0, -1), (2, 1)),
+                        RNN: _make_recurrent_rule((0, 1))},
 }
