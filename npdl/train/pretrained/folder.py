@@ -1,6 +1,6 @@
 """Folders of real models: read one into a model of npdl, or write one.
 
-    config.json, model.safetensors (or shards and model.safetensors.index.json)
+    config.json, model.safetensors (or shards, model-00001-of-00002.safetensors, ...)
     tokenizer.json, or vocab.json and merges.txt (npdl.train.pretrained.tokenizer)
 
 Nothing is downloaded, no code of a folder is executed, and all files are validated.
@@ -31,7 +31,7 @@ from npdl.train.pretrained.config import Architecture
 from npdl.train.pretrained.gguf_file import GGUFWeights
 from npdl.train.pretrained.tokenizer import FILES, read_tokenizer
 
-ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+ONE, SHARDS = "model.safetensors", "model-*-of-*.safetensors"
 BUFFERS = re.compile(r"(h|layers)\.\d+\.(attn\.(bias|masked_bias)|self_attn\.rotary_emb\.inv_freq)")
 CHUNK_BYTES = 1 << 20
 
@@ -108,7 +108,7 @@ def is_model(path):
     try:
         return "config" not in read_json(path / "config.json")      # a run's has one
     except (OSError, ValueError, TypeError):
-        return any(os.path.lexists(path / name) for name in (ONE, INDEX))
+        return any(path.glob("*.safetensors"))
 
 
 def open_model(path):
@@ -118,8 +118,15 @@ def open_model(path):
         weights = GGUFWeights(path)
         return Pretrained(path, Architecture(weights.config, path), weights)
     config = path / "config.json"
-    values = _read_json(config, f"{path} holds no model (config.json is missing); give a folder "
-                                "with config.json and model.safetensors, or a .gguf file")
+    try:
+        values = read_json(config)
+    except FileNotFoundError:
+        raise InputError(f"{path} holds no model (config.json is missing); give a folder with "
+                         f"config.json and {ONE}, or a .gguf file") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{config} cannot be used ({reason(error)}); download it again") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{config} is not a JSON object; download it again")
     architecture, weights = Architecture(values, config), FolderWeights(path)
     if architecture.tied:
         weights.use_for_missing(architecture.embedding, "lm_head.weight")
@@ -133,8 +140,8 @@ class FolderWeights:
     """
 
     def __init__(self, folder):
-        paths = [folder / name for name in _find_shards(folder)]
-        self.files, self._files = [folder / "config.json", *paths], {}
+        paths, self._files = _find_files(folder), {}
+        self.files = [folder / "config.json", *paths]
         for path in paths:
             file = safetensors.SafetensorsFile(path)
             for name in file.entries:
@@ -168,39 +175,17 @@ class FolderWeights:
         return file.read(name, dtype)
 
 
-def _find_shards(folder):
-    """Return the names of a folder's safetensors files. Raise InputError if one is missing."""
+def _find_files(folder):
+    """Return the paths of a folder's safetensors files: one file, or several shards."""
     if is_file(folder / ONE):
-        return [ONE]
-    if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
+        return [folder / ONE]
+    shards = sorted(folder.glob(SHARDS))
+    if not shards and (folder / "pytorch_model.bin").exists():
         raise InputError(f"{folder} holds pytorch_model.bin, a pickle, which can execute code; "
                          "save the model as safetensors (save_pretrained)")
-    index = _read_json(folder / INDEX,
-                       f"{folder} holds no {ONE} and no {INDEX}; download one of them")
-    names = index.get("weight_map")
-    if not isinstance(names, dict) or not names:
-        raise InputError(f"{folder / INDEX} has no weight_map of names; download it again")
-    names = sorted({str(name) for name in names.values()})
-    for name in names:
-        if name != os.path.basename(name) or "\\" in name or not name.endswith(".safetensors"):
-            raise InputError(f"{folder / INDEX} names {name[:60]!r}, which is not a .safetensors "
-                             "file in the same folder; use another copy of the model")
-        if not (folder / name).exists():
-            raise InputError(f"{folder / name} is missing, although {INDEX} names it; download it")
-    return names
-
-
-def _read_json(path, if_missing):
-    """Return the object in a JSON file. `if_missing` is the error's text if there is no file."""
-    try:
-        values = read_json(path)
-    except FileNotFoundError:
-        raise InputError(if_missing) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be used ({reason(error)}); download it again") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path} is not a JSON object; download it again")
-    return values
+    if not shards:
+        raise InputError(f"{folder} holds no {ONE} and no {SHARDS}; download them")
+    return shards
 
 
 def _check_arrays(architecture, weights, itemsize):

@@ -98,7 +98,8 @@ def write_gguf(path, folder, kind="F32", divisors=None):
     writer.add_block_count(values["num_hidden_layers"])
     writer.add_feed_forward_length(values["intermediate_size"])
     writer.add_head_count(values["num_attention_heads"])
-    writer.add_head_count_kv(values["num_key_value_heads"])
+    if values["num_key_value_heads"] != values["num_attention_heads"]:      # else it may be missing
+        writer.add_head_count_kv(values["num_key_value_heads"])
     writer.add_layer_norm_rms_eps(values["rms_norm_eps"])
     writer.add_rope_freq_base(values["rope_theta"])
     if divisors is not None:

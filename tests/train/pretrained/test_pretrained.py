@@ -86,16 +86,14 @@ def test_shards_names_without_prefix_and_buffers(tmp_path):
     made = write_folder(tmp_path / "a", KINDS["gpt2"], tokenizer=False)
     arrays = {n.removeprefix("transformer."): a for n, a in arrays_of(tmp_path / "a").items()}
     arrays["h.0.attn.bias"] = np.ones((1, 1, 64, 64), "u1")
-    names = list(arrays)
-    index = {}
-    for number, part in enumerate((names[:7], names[7:]), 1):
-        shard = f"model-{number:05}-of-00002.safetensors"
-        safetensors.write(tmp_path / "a" / shard, {name: arrays[name] for name in part})
-        index |= {name: shard for name in part}
     (tmp_path / "a" / "model.safetensors").unlink()
-    (tmp_path / "a" / "model.safetensors.index.json").write_text(json.dumps(
-        {"metadata": {"total_size": 1}, "weight_map": index}))
+    names, last = list(arrays), tmp_path / "a" / "model-00002-of-00002.safetensors"
+    for part, path in ((names[:7], last.with_stem("model-00001-of-00002")), (names[7:], last)):
+        safetensors.write(path, {name: arrays[name] for name in part})
     assert_same(made.model, load(tmp_path / "a").model)
+    last.unlink()
+    with pytest.raises(InputError, match="arrays are missing"):
+        load(tmp_path / "a")
 
 
 def test_float32_stays_in_its_file(tmp_path):
@@ -171,7 +169,8 @@ def test_a_gguf_file_of_llama_3_2_has_its_scaled_frequencies(tmp_path):
     pytest.importorskip("tokenizers", reason="GGUF files hold a tokenizer")
     scaling = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-    values = KINDS["llama"] | {"rope_theta": 500000.0, "hidden_size": 64, "rope_scaling": scaling}
+    values = KINDS["llama"] | {"rope_theta": 500000.0, "hidden_size": 64, "rope_scaling": scaling,
+                               "num_key_value_heads": 4}
     made = write_folder(tmp_path / "a", values)
     f = 500000.0 ** -(np.arange(8) / 8)
     s = np.clip((8192 * f / (2 * np.pi) - 1) / 3, 0, 1)

@@ -29,7 +29,6 @@ from tests.train.pretrained.model_folders import (
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
 
 WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 Q = "model.layers.0.self_attn.q_proj.weight"
 
 
@@ -53,14 +52,6 @@ def array(change, name=Q):
 def holed(W):
     W[3, 3] = np.nan
     return W
-
-
-def shards(*names):
-    """An index with these shards, of which none is there."""
-    def damage(folder):
-        (folder / WEIGHTS).unlink()
-        text(INDEX, json.dumps({"weight_map": dict(enumerate(names))}))(folder)
-    return damage
 
 
 FRAME = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}],
@@ -93,12 +84,9 @@ BAD = {                             # {what the line mentions: the damage}
     "sliding_window is '16'": setting(model_type="mistral", sliding_window=16),
     "attention_bias is 'True'; supported: False": setting(attention_bias=True),
     "quantization_config": setting(quantization_config={"bits": 4}),
-    f"holds no {WEIGHTS} and no {INDEX}": without(WEIGHTS),
+    f"holds no {WEIGHTS} and no model-*-of-*": without(WEIGHTS),
     "a pickle, which can execute code":
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
-    "model-1.safetensors is missing, although": shards("model-1.safetensors"),
-    "names '../model.safetensors', which is not": shards("../model.safetensors"),
-    "has no weight_map": shards(),
     "is cut short": lambda folder: os.truncate(folder / WEIGHTS, 20_000),
     "is I64; npdl reads": array(lambda W: np.ones(W.shape, "i8")),
     "self_attn.q_proj.weight holds NaN or infinity": array(holed),
