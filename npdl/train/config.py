@@ -106,9 +106,6 @@ class Adapters:
                                   or self.double):
             raise InputError("--block, --rounding and --double are options of quantization; give "
                              "--bits too")
-        if self.rounding == "nf4" and self.bits != 4:
-            raise InputError(f"--bits {self.bits} with --rounding nf4; NF4 has 16 levels, so give "
-                             "--bits 4")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -74,16 +74,17 @@ class Architecture:
     def _read_gpt2_options(self):
         D = self._read("n_embd", SIZE)
         inner = self._read("n_inner", SIZE, 4 * D)
+        if inner % D:
+            self._reject("n_inner", inner, f"multiples of n_embd {D}")
         activation = self.values.get("activation_function", "gelu_new")
         if not isinstance(activation, str) or activation not in GPT2_ACTIVATIONS:
             self._reject("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):
             self._require_usual(name, usual)
-        heads = self._require_divisor("n_head", self._read("n_head", SIZE), "n_embd", D)
-        self._require_divisor("n_embd", D, "n_inner", inner)
-        return {"d_model": D, "num_layers": self._read("n_layer", SIZE), "num_heads": heads,
-                "multiplier": inner // D, "max_len": self._read("n_positions", SIZE, 1024),
+        return {"d_model": D, "num_layers": self._read("n_layer", SIZE),
+                "num_heads": self._read("n_head", SIZE), "multiplier": inner // D,
+                "max_len": self._read("n_positions", SIZE, 1024),
                 "eps": self._read("layer_norm_epsilon", ABOVE_0, 1e-5),
                 "dropout": self._read("resid_pdrop", RATE, 0.1),
                 "attention_dropout": self._read("attn_pdrop", RATE, 0.1),
@@ -93,13 +94,6 @@ class Architecture:
         D, heads = self._read("hidden_size", SIZE), self._read("num_attention_heads", SIZE)
         if self.kind == "qwen3" and self.values.get("head_dim") is None:
             self._reject("head_dim", None, "an integer, which Qwen3's configs have")
-        groups = self._read("num_key_value_heads", SIZE, heads)
-        self._require_divisor("num_key_value_heads", groups, "num_attention_heads", heads)
-        if self.values.get("head_dim") is None:
-            self._require_divisor("num_attention_heads", heads, "hidden_size", D)
-        d_head = self._read("head_dim", SIZE, D // heads)
-        if d_head % 2:
-            self._reject("head_dim", d_head, "an even number, for rotary pairs")
         act = self.values.get("hidden_act", "silu")
         if act not in ("silu", "swish"):
             self._reject("hidden_act", act, "silu")
@@ -109,7 +103,8 @@ class Architecture:
         self._check_full_attention()
         theta, scaling = self._read_rope_options()
         return {"d_model": D, "num_layers": self._read("num_hidden_layers", SIZE),
-                "num_heads": heads, "num_kv_heads": groups, "d_head": d_head,
+                "num_heads": heads, "d_head": self._read("head_dim", SIZE, D // heads),
+                "num_kv_heads": self._read("num_key_value_heads", SIZE, heads),
                 "d_inner": self._read("intermediate_size", SIZE), "scaling": scaling,
                 "qkv_bias": self.kind == "qwen2", "qk_norm": self.kind == "qwen3",
                 "max_len": min(self._read("max_position_embeddings", SIZE, 2048), LONGEST),
@@ -162,12 +157,6 @@ class Architecture:
         if not allowed.holds(value):
             self._reject(name, value, allowed.words)
         return value
-
-    def _require_divisor(self, name, part, other, whole):
-        """Return `part`. Raise InputError unless it divides `whole`."""
-        if whole % part:
-            raise InputError(f"{self.where}: {name} {part} does not divide {other} {whole}")
-        return part
 
     def _require_usual(self, name, usual, values=None):
         """Raise InputError unless a setting has its usual value or is absent."""

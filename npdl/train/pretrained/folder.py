@@ -93,7 +93,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
 def is_model(path):
     """Return True for a GGUF file or a model's folder, False for a run's folder.
 
-    Raises InputError for any other file, and if the path does not exist.
+    Raises InputError if the path does not exist.
     """
     path = Path(path)
     if not os.path.lexists(path):
@@ -102,9 +102,6 @@ def is_model(path):
                          "docs/real-models.md)")
     if path.suffix.lower() == ".gguf":
         return True
-    if path.is_file():
-        raise InputError(f"{path} is a file; give a run's folder, a model's folder or a .gguf "
-                         "file")
     try:
         return "config" not in read_json(path / "config.json")      # a run's has one
     except (OSError, ValueError, TypeError):
@@ -193,28 +190,21 @@ def _check_arrays(architecture, weights, itemsize):
 
     The arrays must have their names and shapes, and fit into this machine's memory.
     """
-    where, shapes = architecture.where, weights.shapes
-    num_layers = architecture.options["num_layers"]
-    if num_layers > len(shapes):
-        raise InputError(f"{where} needs {num_layers:,} layers, but the files hold only "
-                         f"{len(shapes)} arrays; download them again")
-    specs = list(architecture.array_specs())
-    wanted = {spec.theirs: spec.shape for spec in specs}
-    missing = [name for name in wanted if name not in shapes]
-    if missing:
-        raise InputError(f"{where}: {missing[0]} is not in the files ({len(missing)} of "
-                         f"{len(wanted)} arrays are missing); download them again")
-    for name, shape in wanted.items():
-        if shapes[name] != shape:
-            raise InputError(f"{where}: {name} has shape {shapes[name]} in the files; the "
-                             f"settings need {shape}")
+    where, shapes, specs = architecture.where, weights.shapes, []
+    for spec in architecture.array_specs():
+        if spec.theirs not in shapes:
+            raise InputError(f"{where}: {spec.theirs} is not in the files; download them again")
+        if shapes[spec.theirs] != spec.shape:
+            raise InputError(f"{where}: {spec.theirs} has shape {shapes[spec.theirs]} in the "
+                             f"files; the settings need {spec.shape}")
+        specs.append(spec)
     skipped = {"lm_head.weight"} if architecture.tied else set()
-    extra = [name for name in shapes.keys() - wanted.keys() - skipped
+    extra = [name for name in shapes.keys() - {spec.theirs for spec in specs} - skipped
              if not BUFFERS.fullmatch(name)]
     if extra:
         raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
                          f"does not have ({len(extra)} such arrays); use another model")
-    need, have = itemsize * sum(math.prod(shape) for shape in wanted.values()), total_memory()
+    need, have = itemsize * sum(math.prod(spec.shape) for spec in specs), total_memory()
     if have is not None and need > have:
         raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, but "
                          f"this machine has {have / 2**30:,.0f}; use a smaller model")

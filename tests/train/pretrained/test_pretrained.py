@@ -92,7 +92,7 @@ def test_shards_names_without_prefix_and_buffers(tmp_path):
         safetensors.write(path, {name: arrays[name] for name in part})
     assert_same(made.model, load(tmp_path / "a").model)
     last.unlink()
-    with pytest.raises(InputError, match="arrays are missing"):
+    with pytest.raises(InputError, match="is not in the files; download them again"):
         load(tmp_path / "a")
 
 

@@ -68,11 +68,10 @@ BAD = {                             # {what the line mentions: the damage}
     "not a JSON object": text("config.json", "[1]"),
     "nested too deeply": text("config.json", "[" * 10**5),
     "model_type is 'bert'; npdl has gpt2": setting(model_type="bert"),
-    "needs 1,000,000 layers, but the files": setting(num_hidden_layers=10**6),
-    "layers.2.input_layernorm.weight is not in": setting(num_hidden_layers=20),
+    "layers.2.input_layernorm.weight is not in": setting(num_hidden_layers=10**6),
     "has shape (320, 32) in the files; the settings": setting(hidden_size=2**23),
-    "does not divide": setting(num_attention_heads=3),
-    "head_dim is '7'; supported: an even": setting(head_dim=7),
+    "files; the settings need (30, 32)": setting(num_attention_heads=3),
+    "head_dim is '0'; supported": setting(num_attention_heads=64),
     "hidden_size is '16777216'; supported: an integer": setting(hidden_size=2**24),
     "rms_norm_eps is '-1'": setting(rms_norm_eps=-1),
     "tie_word_embeddings is 'yes'": setting(tie_word_embeddings="yes"),
@@ -161,9 +160,10 @@ def test_a_damaged_or_unsupported_folder_is_one_line(folder, capsys, mentioned):
 @pytest.mark.parametrize("change, mentioned", [
     ({"activation_function": "tanhshrink"}, "activation_function is 'tanhshrink'"),
     ({"activation_function": ["x"]}, "activation_function is"),
-    ({"n_inner": 17}, "n_embd 16 does not divide n_inner 17"),
+    ({"n_inner": 17}, "n_inner is '17'; supported: multiples of n_embd 16"),
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
-    ({"add_cross_attention": True}, "add_cross_attention"), ({"n_head": 3}, "does not divide"),
+    ({"add_cross_attention": True}, "add_cross_attention"),
+    ({"n_head": 3}, "num_heads = 3 does not divide d_model = 16"),
 ])
 def test_a_gpt2_that_npdl_has_not(tmp_path, capsys, change, mentioned):
     write_folder(tmp_path / "a", GPT2)
