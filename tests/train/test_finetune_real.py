@@ -159,7 +159,7 @@ BAD = [
     (("--pretrained", "a"), "--pretrained is for --resume"),
     (("--full", "--rank", 2), "--rank is an option of adapters, and --full"),
     (("--window", 65), "--window 65 is longer than the model's context of 64 tokens"),
-    (("--window", 0), "--window 0 must be"),
+    (("--window", 0), "--window: 0 must be"),
     (("--text", "nowhere.txt"), "nowhere.txt cannot be read"),
     (("--window", 60, "--r-train", 0.999), "the validation part of the text has"),
     (("--lr", "nan"), "--lr"), (("--resume",), "give the folder of the run"),

@@ -22,7 +22,7 @@ import dataclasses
 import textwrap
 from pathlib import Path
 
-from npdl.cli.console import note, parse_path, set_description
+from npdl.cli.console import note, parse_path, parse_positive, set_description
 from npdl.cli.options import add_settings, option_name
 from npdl.errors import InputError
 from npdl.train import folder as folders
@@ -56,10 +56,11 @@ def add_arguments(p):
         add_settings(p, "finetune", (group,), table, shown=shown,
                      left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
-    real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
-                      f"(default: {PretrainedConfig.block})")
-    real.add_argument("--eval-batches", type=int, metavar="N", help="batches of training and of "
-                      f"validation text to evaluate on (default: {PretrainedConfig.eval_batches})")
+    real.add_argument("--window", type=parse_positive, metavar="S", help="tokens in a window of "
+                      f"the text (default: {PretrainedConfig.block})")
+    real.add_argument("--eval-batches", type=parse_positive, metavar="N", help="batches of "
+                      "training and of validation text to evaluate on (default: "
+                      f"{PretrainedConfig.eval_batches})")
     real.add_argument("--full", action="store_true", help="train every parameter, without adapters")
     real.add_argument("--pretrained", metavar="FOLDER", help="with --resume: the path of the "
                       "model, if it was moved")
@@ -148,8 +149,6 @@ def pretrained_config(path, adapters, overrides):
     if full and adapters:
         raise InputError(f"--{next(iter(adapters))} is an option of adapters, and --full trains "
                          "without adapters; leave one of them out")
-    if window < 1:
-        raise InputError(f"--window {window} must be an integer, 1 or more")
     quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
     chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
     return PretrainedConfig(**{**overrides, "block": window, "pretrained": str(path),

@@ -34,7 +34,7 @@ import numpy as np
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
 from npdl.core import Param, walk
-from npdl.errors import InputError
+from npdl.errors import InputError, check_state_dict
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
@@ -70,14 +70,13 @@ def from_torch(layer, arrays, style="course"):
     if a number is too large for the dtype, or if the two arrays of a shared embedding matrix
     differ.
     """
-    wanted = {name: array.shape for name, array in to_torch(layer, style).items()}
+    wanted = to_torch(layer, style)
     given = {name: np.ascontiguousarray(array) for name, array in arrays.items()
-             if name in wanted or not name.endswith("num_batches_tracked")}
-    _check_names(wanted, given)
-    for name, shape in wanted.items():
-        if np.shape(arrays[name]) != shape or given[name].dtype.kind != "f":
-            raise InputError(f"{name!r} is {given[name].dtype} {np.shape(arrays[name])}; "
-                             f"this model needs floats {shape}")
+             if not name.endswith("num_batches_tracked")}
+    with np.errstate(over="ignore"):
+        check_state_dict(wanted, {
+            name: array.astype(wanted[name].dtype) if name in wanted and array.dtype.kind == "f"
+            else array for name, array in given.items()}, "array")
     values = {}
     for params, names, _, back in _find_conversions(layer, "", style):
         data = back(*(given[name] for name in names))
@@ -92,20 +91,6 @@ def from_torch(layer, arrays, style="course"):
                                  f"too large for {param.data.dtype}")
     for param, value in values.values():
         param.data[...] = to_device(value.astype(param.data.dtype))
-
-
-def _check_names(wanted, given):
-    missing, unknown = sorted(wanted.keys() - given.keys()), sorted(given.keys() - wanted.keys())
-    if not missing and not unknown:
-        return
-
-    def brief(names):
-        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-    raise InputError(
-        f"names of arrays differ (missing: {brief(missing) or 'none'}; unknown: "
-        f"{brief(unknown) or 'none'}); try another style, or change the names"
-    )
 
 
 def _find_conversions(layer, path, style):
