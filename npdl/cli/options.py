@@ -133,11 +133,13 @@ def _argparse_type(kind):
     if typing.get_origin(kind) is tuple:
         if parts[-1] is not ...:
             return {"type": parts[0], "nargs": len(parts), "action": _Tuple}
-        return {"type": _make_list_reader(parts[0])}
+        return {"type": _named(lambda text: tuple(parts[0](part) for part in text.split(",")),
+                               f"list, with commas, of {parts[0].__name__}")}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
         read = _argparse_type(inner)["type"]
-        return {"type": parse_path if inner is str else _make_none_reader(read)}
+        return {"type": parse_path if inner is str else _named(
+            lambda text: None if text == "none" else read(text), f"{read.__name__} or none")}
     return {"type": kind}
 
 
@@ -146,20 +148,10 @@ class _Tuple(argparse.Action):
         setattr(namespace, self.dest, tuple(values))
 
 
-def _make_list_reader(kind):
-    def read(text):
-        return tuple(kind(part) for part in text.split(","))
-
-    read.__name__ = f"list, with commas, of {kind.__name__}"
+def _named(read, name):
+    """Return the function `read` with the name that argparse prints if it raises ValueError."""
+    read.__name__ = name
     return read
-
-
-def _make_none_reader(read):
-    def read_or_none(text):
-        return None if text == "none" else read(text)
-
-    read_or_none.__name__ = f"{read.__name__} or none"
-    return read_or_none
 
 
 def _format_default(value):

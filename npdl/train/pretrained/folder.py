@@ -33,7 +33,6 @@ from npdl.train.pretrained.tokenizer import FILES, read_tokenizer
 
 ONE, SHARDS = "model.safetensors", "model-*-of-*.safetensors"
 BUFFERS = re.compile(r"(h|layers)\.\d+\.(attn\.(bias|masked_bias)|self_attn\.rotary_emb\.inv_freq)")
-CHUNK_BYTES = 1 << 20
 
 
 @dataclass
@@ -224,8 +223,7 @@ def _digest(files, stamps):
     sha256 = hashlib.sha256()
     for name in files:
         with open(name, "rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                sha256.update(chunk)
+            hashlib.file_digest(file, lambda: sha256)       # adds the file to the digest
     return sha256.hexdigest()
 
 
