@@ -88,9 +88,6 @@ def restore(path, config, model, optimizer=None):
 
     Raises CheckpointError unless the checkpoint has the names, shapes and dtypes of this run.
     """
-    if not path.exists():
-        raise InputError(f"{path} is missing, and it holds the run's parameters; put the "
-                         "file back, or start a new run with another --out")
     arrays, meta = load(path)
     expected, _ = get_state(config, model, optimizer, 0)
     if optimizer is None:

@@ -174,10 +174,8 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, options, 
     check_refused(commands.finetune, given, mentioned, tmp_path / "run", capsys)
 
 
-def test_options_of_a_real_model_for_a_run(tmp_path, base, capsys):
+def test_what_a_fine_tuning_of_a_real_model_needs(tmp_path, base, capsys):
     assert tune(base, tmp_path / "run") == 0
-    for option in (["--window", "4"], ["--eval-batches", "2"], ["--full"]):
-        refused([str(tmp_path / "run"), *option], "is for a real model", capsys)
     refused([str(base / "model")], "--text is missing", capsys)
     refused(["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank can't change",
             capsys)

@@ -157,10 +157,6 @@ def pretrained_config(path, adapters, overrides):
 
 def start_from_run(source, overrides, adapters, quiet):
     """Return the Config of a fine-tuning of the run in `source`, and the run's parameters."""
-    wrong = next((name for name in ("window", "eval_batches", "full", "pretrained")
-                  if name in overrides), None)
-    if wrong is not None:
-        raise InputError(f"{option_name(wrong)} is for a real model, and {source} is a run")
     base = runs.load_run(source)
     config = finetune_config(base, adapters, {"threads": THREADS, **overrides}, source)
     if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:

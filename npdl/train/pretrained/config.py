@@ -18,6 +18,7 @@ SIZE = Range(lambda n: type(n) is int and 1 <= n < 1 << 24,
 ABOVE_0 = Range(lambda x: type(x) in (int, float) and 0 < x < math.inf, "a finite number above 0")
 RATE = Range(lambda x: type(x) in (int, float) and 0 <= x < 1, "a number from 0 to below 1")
 BOOL = Range(lambda value: type(value) is bool, "true, false")
+SILU = Range(lambda name: name in ("silu", "swish"), "silu")
 KINDS = {"gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral without a sliding window",
          "qwen2": "Qwen2", "qwen3": "Qwen3"}
 GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu",
@@ -94,9 +95,7 @@ class Architecture:
         D, heads = self._read("hidden_size", SIZE), self._read("num_attention_heads", SIZE)
         if self.kind == "qwen3" and self.values.get("head_dim") is None:
             self._reject("head_dim", None, "an integer, which Qwen3's configs have")
-        act = self.values.get("hidden_act", "silu")
-        if act not in ("silu", "swish"):
-            self._reject("hidden_act", act, "silu")
+        self._read("hidden_act", SILU, "silu")
         for name, usual in (("attention_bias", False), ("mlp_bias", False),
                             ("partial_rotary_factor", 1.0)):
             self._require_usual(name, usual)

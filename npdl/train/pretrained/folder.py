@@ -123,19 +123,19 @@ def open_model(path):
         raise InputError(f"{config} cannot be used ({reason(error)}); download it again") from error
     if not isinstance(values, dict):
         raise InputError(f"{config} is not a JSON object; download it again")
-    architecture, weights = Architecture(values, config), FolderWeights(path)
-    if architecture.tied:
-        weights.use_for_missing(architecture.embedding, "lm_head.weight")
-    return Pretrained(path, architecture, weights)
+    architecture = Architecture(values, config)
+    tied = {"lm_head.weight": architecture.embedding} if architecture.tied else {}
+    return Pretrained(path, architecture, FolderWeights(path, tied))
 
 
 class FolderWeights:
     """The arrays of the safetensors files in a folder.
 
-    `shapes` is {name without prefix: shape}. `files` are the paths that determine the model.
+    `shapes` is {name without prefix: shape}. `files` are the paths that determine the model. `tied`
+    is {name: the name under which the same array is needed}.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, tied):
         paths, self._files = _find_files(folder), {}
         self.files = [folder / "config.json", *paths]
         for path in paths:
@@ -147,13 +147,11 @@ class FolderWeights:
                     raise InputError(f"{folder}: {name} of {path.name} and {twin} of "
                                      f"{other.path.name} are the same parameter; remove one")
                 self._files[short] = file, name
+        for name, needed in tied.items():
+            if name in self._files:
+                self._files.setdefault(needed, self._files[name])
         self.shapes = {short: file.entries[name].shape
                        for short, (file, name) in self._files.items()}
-
-    def use_for_missing(self, name, other):
-        """Use the array `other` for `name` if the files don't contain `name` (a tied matrix)."""
-        if name not in self._files and other in self._files:
-            self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
 
     def read_array(self, name, dtype, mapped=False):
         """Return the array as floats of `dtype`.

@@ -60,17 +60,13 @@ class Tokenizer:
     def encode_prompt(self, text):
         """Return the ids of a prompt, after the special tokens that the model expects first.
 
-        If there are no ids, return the id that begins a text, or else the id that ends a text.
+        If there are no ids, return the id that begins a text, or else one that ends a text.
         """
         ids = self.encode(text, special=True)
         if len(ids):
             return ids
         begin = self.id_of(self.special.get("bos_token"))
-        ends = self.ends if begin is None else (begin,)
-        if not ends:
-            raise InputError("the prompt is empty, and the model has no token that begins a text; "
-                             "give some text")
-        return np.array(ends[:1], np.int64)
+        return np.array(self.ends[:1] if begin is None else [begin], np.int64)
 
     def decode(self, ids):
         """Return the text of ids, without special tokens."""
