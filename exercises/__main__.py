@@ -13,7 +13,7 @@ if __name__ == "__main__":
 import sys
 
 from exercises import course
-from npdl.cli.console import Help, OneLineParser, parse_folder, run_guarded
+from npdl.cli.console import Help, OneLineParser, parse_path, run_guarded
 from npdl.errors import InputError
 
 
@@ -45,7 +45,7 @@ def main(argv=None):
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="numbers, such as 000.2.4, with all their parts; 000 is a document")
     parser.add_argument("--list", action="store_true", help="list all questions")
-    parser.add_argument("--figures", metavar="DIR", type=parse_folder,
+    parser.add_argument("--figures", metavar="DIR", type=parse_path,
                         help="draw the pictures of the questions into this folder")
     options = parser.parse_args(argv)
     return run_guarded("python -m exercises", lambda: run(options))

@@ -16,7 +16,7 @@ again resumes after an interruption.
 if __name__ == "__main__":
     from npdl.cli.console import start_script
 
-    start_script()         # Ctrl-C exits without a traceback
+    start_script("python -m experiments.study")         # Ctrl-C exits without a traceback
 
 import argparse
 import csv

@@ -84,27 +84,23 @@ def parse_positive(text):
     return int(text)
 
 
-def parse_folder(text):
-    """Return the argument, the name of an output folder. Raise an error if it is a file."""
-    if os.path.lexists(parse_path(text)) and not os.path.isdir(text):
-        raise argparse.ArgumentTypeError(f"{text} exists and is not a folder; give another name")
-    return text
-
-
-def start_script():
+def start_script(prog=None):
     """Prepare a script. This must be its first call, before the other imports of npdl.
 
     After this call, Ctrl-C exits without a traceback. Closed standard streams are replaced by the
     null device; otherwise the next opened file would get their descriptor, and messages would
     be written into it. Matplotlib draws only into files. Warnings are hidden unless python -W is
-    given. If a package of TRAIN is missing, the script prints one line and exits with status 2.
+    given. `prog` is the name of a script whose imports need TRAIN. If one of these packages is
+    missing, it prints one line and exits with status 2.
     """
     signal.signal(signal.SIGINT, _exit_on_signal)
-    sys.excepthook = _print_uncaught
     open_streams()
     os.environ["MPLBACKEND"] = "agg"
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
+    if prog and (line := describe_missing_packages()):
+        note(f"{prog}: {line}")
+        sys.exit(BAD)
 
 
 def note(line):
@@ -170,17 +166,6 @@ def describe_import_error(error):
                     f"{name} is installed, but does not load ({cause}); reinstall it with "
                     f"'pip install --force-reinstall {name}'")
     return ""
-
-
-def _print_uncaught(kind, error, trace):
-    """Print an error outside of `run_guarded`: a missing package as one line, else a traceback."""
-    line = describe_import_error(error) if issubclass(kind, ImportError) else ""
-    if not line:
-        sys.__excepthook__(kind, error, trace)
-        return
-    spec = sys.modules["__main__"].__spec__
-    note(f"python -m {spec.parent}: {line}" if spec else f"{os.path.basename(sys.argv[0])}: {line}")
-    os._exit(BAD)
 
 
 def print_text(text, end="\n"):

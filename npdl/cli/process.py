@@ -20,8 +20,6 @@ def has_ended(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return os.path.exists("/proc/self/stat")
-    except (OSError, IndexError):
-        return False
 
 
 def count_usable_cores():

@@ -15,7 +15,7 @@ from pathlib import Path
 from npdl import adapt
 from npdl.cli.console import note
 from npdl.cli.folders import new_folder
-from npdl.errors import InputError, NpdlError
+from npdl.errors import InputError
 from npdl.files import read_json, reason, write_json
 from npdl.train import checkpoint
 from npdl.train.config import Config
@@ -93,8 +93,6 @@ def write_results(folder, config, model, step, records, seconds):
     try:
         if len(records) > 1:
             plot_curves({describe_config(config): [records]}, folder / "curves.png")
-    except NpdlError:
-        raise
     except Exception as error:                  # matplotlib documents no list of its errors
         note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); everything else is saved")
     write_json(folder / "summary.json", summary)

@@ -1,12 +1,19 @@
 """The command line of the training scripts (experiments/train_*.py)."""
 
-import dataclasses
 import textwrap
 
 from npdl import backend
 from npdl.backend import convert_cupy_errors
-from npdl.cli.console import OneLineParser, add_help_all, note, run_guarded, set_description
-from npdl.cli.options import COUNT, add_settings, check_settings, option_name, setting
+from npdl.cli.console import (
+    OneLineParser,
+    add_help_all,
+    note,
+    parse_path,
+    parse_positive,
+    run_guarded,
+    set_description,
+)
+from npdl.cli.options import add_settings, option_name
 from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
 from npdl.train.config import ARITHMETIC, DATES, GPT, SEQ2SEQ, TEXT, Config, TextConfig
@@ -15,21 +22,10 @@ from npdl.train.recipes import RECIPES, new_config, recipe_settings
 from npdl.train.run import read_resumed_config
 from npdl.train.task import resolve_config
 
-PROCESS, GROUPS = "this process", ("model", "training", "records", "machine")
+GROUPS = ("model", "training", "records", "machine")
 THREADS = min(2, count_usable_cores())          # the default of --threads
 TEXT_SHOWN = ("positions", "clip", "r_train", "batch", "steps", "weight_decay", "eval_first",
               "eval_every")
-
-
-@dataclasses.dataclass(frozen=True)
-class Process:
-    """The options of a training command that are not saved with the run."""
-
-    out: str | None = setting(PROCESS, None, "the run's folder", "DIR")
-    resume: bool = setting(PROCESS, False, "continue the run in --out, from its last checkpoint")
-    for_steps: int | None = setting(PROCESS, None, "make N updates, save and stop; "
-                                    "--resume continues", "N", COUNT)
-    quiet: bool = setting(PROCESS, False, "print nothing")
 
 
 def run_script(train, model, description, arguments=None):
@@ -59,17 +55,21 @@ def run_script(train, model, description, arguments=None):
 def split_options(options):
     """Return ({setting: value}, the folder in --out or None, {argument of `train`: value})."""
     overrides = vars(options)
-    names = [field.name for field in dataclasses.fields(Process)]
-    process = Process(**{name: overrides.pop(name) for name in names if name in overrides})
-    check_settings(process)
-    train_options = dataclasses.asdict(process)
-    return overrides, train_options.pop("out"), train_options
+    train_options = {name: overrides.pop(name) for name in ("resume", "for_steps", "quiet")}
+    return overrides, overrides.pop("out"), train_options
 
 
 def add_process_options(parser, folder):
-    """Add the options of Process. The help shows `folder` as the default of --out."""
+    """Add the options that are not saved with a run. `folder` describes the default of --out."""
     add_help_all(parser)
-    add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
+    group = parser.add_argument_group("this process")
+    group.add_argument("--out", type=parse_path, default=None, metavar="DIR",
+                       help=f"the run's folder (default: {folder})")
+    group.add_argument("--resume", action="store_true", default=False,
+                       help="continue the run in --out, from its last checkpoint")
+    group.add_argument("--for-steps", type=parse_positive, default=None, metavar="N",
+                       help="make N updates, save and stop; --resume continues (default: none)")
+    group.add_argument("--quiet", action="store_true", default=False, help="print nothing")
 
 
 def _find_config(overrides, model, out, resume):
