@@ -23,15 +23,7 @@ from npdl.cli.folders import clean_stale
 from npdl.cli.options import option_name
 from npdl.errors import InputError
 from npdl.train import checkpoint
-from npdl.train.folder import (
-    holds_run,
-    lock_folder,
-    make_folder,
-    read_config,
-    read_versions,
-    write_config,
-    write_results,
-)
+from npdl.train import folder as folders
 from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, l2_norm
 from npdl.train.metrics import append_record, read_records, remove_records_after
 from npdl.train.result import print_result
@@ -64,7 +56,7 @@ class Run:
             raise InputError(line)
         self.config, self.model, self.optimizer = config, model, optimizer
         self.folder, self.quiet, self.for_steps = Path(folder), quiet, for_steps
-        self.resume = holds_run(folder) if resume is None else resume
+        self.resume = folders.holds_run(folder) if resume is None else resume
         self.step, self.last, self.status = 0, config.steps, 0
 
     def __enter__(self):
@@ -75,11 +67,11 @@ class Run:
             if self.resume:
                 read_resumed_config(self.folder, vars(self.config))
             else:
-                make_folder(self.folder, self.config,
-                            checkpoint.get_state(self.config, self.model, self.optimizer, 0))
-            stack.enter_context(lock_folder(self.folder))
+                folders.make_folder(self.folder, self.config, checkpoint.get_state(
+                    self.config, self.model, self.optimizer, 0))
+            stack.enter_context(folders.lock_folder(self.folder))
             self.started = time.monotonic() - (self._load_checkpoint() if self.resume else 0.0)
-            write_config(self.folder, self.config)
+            folders.write_config(self.folder, self.config)
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
             # Without a terminal there is no progress bar, and `record` prints lines.
@@ -157,8 +149,8 @@ class Run:
             note(f"stopped at step {self.step} of {self.config.steps}, saved; {advice}")
         records = read_records(self.folder / "metrics.jsonl")
         if records:
-            summary = write_results(self.folder, self.config, self.model, self.step, records,
-                               time.monotonic() - self.started)
+            summary = folders.write_results(self.folder, self.config, self.model, self.step,
+                                            records, time.monotonic() - self.started)
             if finished and not self.quiet:
                 print_result(self, task, records, summary)
         return self.status
@@ -171,7 +163,7 @@ class Run:
         meta = checkpoint.restore(self.folder / "checkpoint.npz", self.config, self.model,
                                   self.optimizer)
         self.step = meta["step"]
-        begun = read_versions(self.folder)
+        begun = folders.read_versions(self.folder)
         for name, now in collect_versions().items():
             if (was := str(begun.get(name, "unknown"))[:40]) != now:
                 note(f"{self.folder} was computed with {name} {was} and continues with {now}; the "
@@ -219,7 +211,7 @@ def read_resumed_config(folder, changes):
     file. A run with a constant schedule may get more --steps. Raises InputError if any other
     setting differs from the run's.
     """
-    config = read_config(folder)
+    config = folders.read_config(folder)
     config.check_names(changes)
     differ = [name for name, value in changes.items() if value != getattr(config, name)]
     free = {*MAY_DIFFER, *(name for name in MAY_MOVE if getattr(config, name) is not None)}
@@ -248,7 +240,7 @@ def load_run(folder, config=None):
     No code of the folder is executed. Raises InputError or CheckpointError for a folder that
     `train` did not write.
     """
-    config = read_config(folder) if config is None else read_resumed_config(
+    config = folders.read_config(folder) if config is None else read_resumed_config(
         folder, vars(resolve_config(config)))
     config = dataclasses.replace(config, backend="numpy", engine="plain")
     task = make_task(config)

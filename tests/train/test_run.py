@@ -85,11 +85,11 @@ def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
 
 
 def test_ctrl_c_while_the_folder_is_made_stops_after_the_first_step(tmp_path, capsys, monkeypatch):
-    def make_folder(*given):
-        folder.make_folder(*given)
+    def make_and_interrupt(*given, make=folder.make_folder):
+        make(*given)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(run, "make_folder", make_folder)
+    monkeypatch.setattr(folder, "make_folder", make_and_interrupt)
     assert train(small(steps=9), tmp_path / "run", quiet=True) == 130
     assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
 
