@@ -50,7 +50,7 @@ def print_text_result(run, task, first, summary):
         print(f'more: python -m npdl generate {run.folder} "A prompt" --method sample')
 
 
-def sample_lines(model, vocabulary, window, seed=0):
+def sample_lines(model, vocabulary, window):
     """Return the first lines of a text that the model generates.
 
     A model of the user gets only the last `window` tokens.
@@ -62,7 +62,7 @@ def sample_lines(model, vocabulary, window, seed=0):
         options = {"keep": model.max_len // 2}
     else:
         options = {} if isinstance(model, LSTMLM) else {"window": window}
-    [hypothesis] = sample(make_scorer(model, ids, **options), tokens, generator(seed), None, 1,
+    [hypothesis] = sample(make_scorer(model, ids, **options), tokens, generator(0), None, 1,
                           temperature=0.8)
     lines = [line[start : start + SAMPLE_WIDTH]
              for line in vocabulary.decode(hypothesis.tokens).split("\n") if line.strip()

@@ -18,7 +18,6 @@ loads.
   python -m npdl finetune runs/plays --merge --out SmolLM2-135M-plays
 """
 
-import dataclasses
 import textwrap
 from pathlib import Path
 
@@ -79,8 +78,7 @@ def run(options):
     overrides, out, train_options = split_options(options)
     resume = train_options.pop("resume")
     source, merging = overrides.pop("run"), overrides.pop("merge")
-    names = [field.name for field in dataclasses.fields(Adapters)]
-    adapters = {name: overrides.pop(name) for name in names if name in overrides}
+    adapters = {name: overrides.pop(name) for name in vars(Adapters()) if name in overrides}
     if (source is None) != resume:
         raise InputError("give the folder of the run to fine-tune, or --resume and --out")
     if merging:

@@ -43,8 +43,6 @@ from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM, RNN, LSTMCell
 
-STYLES = ("course", "torch")
-
 
 def to_torch(layer, style="course"):
     """Return {torch's name: NumPy array, contiguous} for every parameter of `layer`.
@@ -99,8 +97,8 @@ def _find_conversions(layer, path, style):
     `names` are PyTorch's arrays with the same values as the Params `params`. `out(*data)` converts
     the data of the Params into the list of these arrays, and `back(*arrays)` does the opposite.
     """
-    if style not in STYLES:
-        raise InputError(f"style = {style!r}; choose one of: {', '.join(STYLES)}")
+    if style not in RULES:
+        raise InputError(f"style = {style!r}; choose one of: {', '.join(RULES)}")
     for kind, rule in RULES[style].items():
         if isinstance(layer, kind):
             for params, names, out, back in rule(layer):

@@ -112,7 +112,9 @@ def open_model(path):
     path = Path(path)
     if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
-        return Pretrained(path, Architecture(weights.config, path), weights)
+        architecture = Architecture(weights.config, path)
+        weights.reject_unusual(architecture.options["d_head"])
+        return Pretrained(path, architecture, weights)
     config = path / "config.json"
     try:
         values = read_json(config)

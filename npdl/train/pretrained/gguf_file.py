@@ -126,7 +126,6 @@ class GGUFWeights:
                              "GGUF files of llama and qwen2")
         config = {theirs: about[f"{kind}.{name}"] for theirs, name in SIZES.items()
                   if f"{kind}.{name}" in about}
-        self._reject_unusual(kind, config)
         eps = about.get(f"{kind}.attention.layer_norm_rms_epsilon")
         if eps is None:
             raise InputError(f"{self.path}: {kind}.attention.layer_norm_rms_epsilon is missing; "
@@ -167,19 +166,16 @@ class GGUFWeights:
                 "low_freq_factor": expected.low, "high_freq_factor": expected.high,
                 "original_max_position_embeddings": expected.original_length}
 
-    def _reject_unusual(self, kind, config):
+    def reject_unusual(self, d_head):
         """Raise InputError for a setting that changes the result and that npdl doesn't support."""
-        width, heads = config.get("hidden_size"), config.get("num_attention_heads")
-        sizes = type(width) is type(heads) is int and heads > 0
-        d_head = config.get("head_dim", width // heads if sizes else None)
-        usual = UNUSUAL | {"rope.dimension_count": d_head}
-        if type(d_head) is int and d_head > 0:
-            usual["attention.scale"] = float(np.float32(d_head ** -0.5))
+        usual = UNUSUAL | {"rope.dimension_count": d_head,
+                           "attention.scale": float(np.float32(d_head ** -0.5))}
         for name, plain in usual.items():
-            value = self.metadata.get(f"{kind}.{name}", plain)
+            name = f"{self.config['model_type']}.{name}"
+            value = self.metadata.get(name, plain)
             if value != plain:
-                raise InputError(f"{self.path}: {kind}.{name} is {str(value)[:40]!r}; "
-                                 f"supported: {plain}; use another model")
+                raise InputError(f"{self.path}: {name} is {str(value)[:40]!r}; supported: {plain}; "
+                                 "use another model")
 
 
 def _round_decimal(value):

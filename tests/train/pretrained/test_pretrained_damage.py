@@ -242,6 +242,8 @@ BAD_GGUF = {
     "longer than the file": with_bytes(length(b"general.architecture"),
                                        LONG + b"general.architecture"),
     "unknown type 99": with_bytes(b"llama.context_length\4", b"llama.context_length\x63"),
+    "llama.residual_scale is '64'; supported: 1.0":
+        with_bytes(b"llama.context_length", b"llama.residual_scale"),
     "architecture is 'llamo'": with_bytes(length(b"llama"), length(b"llamo")),
     "model 'gpt2' and pre-tokenizer 'gpt-9'": with_bytes(length(b"gpt-2"), length(b"gpt-9")),
     "is not in the files": with_bytes(length(b"blk.0.ffn_up.weight"),
