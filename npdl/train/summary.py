@@ -11,16 +11,11 @@ import statistics
 from npdl.errors import InputError
 from npdl.train.metrics import METRICS
 
+LABELS = dict(zip(("L_train", "L_val", "A_train", "A_val"), METRICS, strict=True))
 # (label, key of the summary, which value is the better one or None); the order of the tables
 ROWS = (
-    ("L_train", "train_loss", min),
-    ("L_val", "validation_loss", min),
-    ("A_train", "train_accuracy", max),
-    ("A_val", "validation_accuracy", max),
-    ("t_f(L_train)", "t_f_train_loss", min),
-    ("t_f(L_val)", "t_f_validation_loss", min),
-    ("t_f(A_train)", "t_f_train_accuracy", min),
-    ("t_f(A_val)", "t_f_validation_accuracy", min),
+    *((label, key, min if label.startswith("L") else max) for label, key in LABELS.items()),
+    *((f"t_f({label})", f"t_f_{key}", min) for label, key in LABELS.items()),
     ("Δt(L)", "delta_t_loss", None),
     ("Δt(A)", "delta_t_accuracy", None),
 )
