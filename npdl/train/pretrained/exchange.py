@@ -7,14 +7,12 @@
 
 For a PyTorch module, the arrays are ``{n: t.numpy() for n, t in module.state_dict().items()}``.
 
-A name is the path to a layer, followed by torch's name, such as `weight` or `bias`. Some layers can
-be written in torch in two ways. `style` chooses one:
+A name is the path to a layer, followed by torch's name, such as `weight` or `bias`. `style` says
+how attention is written in torch:
 
-    "course"  as in the code of a course: attention has four Linears W_Q, W_K, W_V and W_O, and an
-              LSTM cell has four Linears over [x, h], named forget_gate, input_gate, candidate and
-              output_gate
-    "torch"   as in torch.nn: MultiheadAttention (in_proj_weight, ...), RNN, GRU and LSTM
-              (weight_ih_l0, ...)
+    "course"  as in the code of a course: four Linears W_Q, W_K, W_V and W_O
+    "torch"   as in torch.nn: MultiheadAttention (in_proj_weight, ...). This style also has RNN, GRU
+              and LSTM (weight_ih_l0, ...)
 
 The layouts differ, too:
 
@@ -41,7 +39,7 @@ from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.gru import ResetAfterGRU
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.recurrent import LSTM, RNN, LSTMCell
+from npdl.layers.recurrent import LSTM, RNN
 
 
 def to_torch(layer, style="course"):
@@ -174,18 +172,6 @@ def _make_recurrent_rule(*gates):
     return rule
 
 
-def _convert_lstm_cell(cell):
-    """Yield the conversions to a cell that has a Linear over [x, h] for each gate."""
-    d_in = cell.W_x.shape[0]
-    gates = ("input_gate", "forget_gate", "output_gate", "candidate")    # as npdl packs them
-    yield ([cell.W_x, cell.W_h], [f"{gate}.weight" for gate in gates],
-           lambda W_x, W_h: np.split(np.concatenate([W_x, W_h]).T, 4),
-           lambda *W: np.split(np.concatenate(W).T, [d_in]))
-    if isinstance(cell.b, Param):
-        yield ([cell.b], [f"{gate}.bias" for gate in gates],
-               lambda b: np.split(b, 4), lambda *b: [np.concatenate(b)])
-
-
 _convert_linear = _make_rule(W="weight", b="bias")
 _convert_embedding = _make_rule(W="weight")
 _convert_norm = _make_rule(gain="weight", bias="bias")
@@ -195,7 +181,7 @@ _COMMON = {Linear: _convert_linear, Embedding: _convert_embedding, Unembedding: 
            BatchNorm: _make_rule(gain="weight", bias="bias", running_mean="running_mean",
                                  running_var="running_var")}
 RULES = {
-    "course": _COMMON | {LSTMCell: _convert_lstm_cell},
+    "course": _COMMON,
     "torch": _COMMON | {MultiHeadAttention: _convert_attention,
                         LSTM: _make_recurrent_rule((0, 1), (1, 1), (3, 1), (2, 1)),
                         ResetAfterGRU: _make_recurrent_rule((1, 1), (0, -1), (2, 1)),

@@ -11,7 +11,7 @@ from npdl.layers.embedding import Embedding
 from npdl.layers.gru import ResetAfterGRU
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.recurrent import GRU, LSTM, RNN, LSTMCell
+from npdl.layers.recurrent import GRU, LSTM, RNN
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.train.pretrained.exchange import from_torch, to_torch
@@ -107,12 +107,13 @@ def test_single_modules(torch):
         np.testing.assert_allclose(module(torch.tensor(inputs)).detach().numpy(), wanted)
 
 
-@pytest.mark.parametrize("style", ["course", "torch"])
-@pytest.mark.parametrize("build", [
-    lambda rng: LSTMLM(6, 3, 2, 4, rng=rng), lambda rng: LSTMLM(6, 3, 1, bias=False, rng=rng),
-    lambda rng: GPT(6, 4, 1, 2, max_len=5, tied=True, positions="learned", rng=rng),
-    lambda rng: GPT(6, 4, 1, 2, max_len=5, norm="pre", bias=False, norm_bias=False,
-                    positions="learned", rng=rng),
+@pytest.mark.parametrize("style, build", [
+    ("torch", lambda rng: LSTMLM(6, 3, 2, 4, rng=rng)),
+    ("torch", lambda rng: LSTMLM(6, 3, 1, bias=False, rng=rng)),
+    *((style, lambda rng, options=options: GPT(6, 4, 1, 2, max_len=5, positions="learned", rng=rng,
+                                               **options))
+      for style in ("course", "torch") for options in (
+          {"tied": True}, {"norm": "pre", "bias": False, "norm_bias": False})),
 ])
 def test_out_and_in_again_without_torch(style, build):
     model, other = build(0), build(1)
@@ -125,15 +126,12 @@ def test_out_and_in_again_without_torch(style, build):
 
 def test_the_forget_gate_is_the_forget_gate():
     """A gate that is swapped on both ways would pass every round trip."""
-    cell = LSTMCell(1, 1, dtype="float64")
-    cell.W_x.data[...], cell.W_h.data[...] = 0, 0
-    arrays = to_torch(cell)
-    for name, bias in (("forget_gate", 9), ("input_gate", -9), ("output_gate", 9),
-                       ("candidate", 1)):
-        arrays[f"{name}.bias"][...] = bias
-    from_torch(cell, arrays)
+    layer = LSTM(1, 1, dtype="float64")
+    arrays = {name: 0 * array for name, array in to_torch(layer, "torch").items()}
+    arrays["bias_ih_l0"] += [-9, 9, 1, 9]                   # input, forget, candidate, output
+    from_torch(layer, arrays, "torch")
     one = np.ones((1, 1))
-    (h, c), _ = cell.forward(one, (one, 2 * one))
+    (h, c), _ = layer.layers[0].cell.forward(one, (one, 2 * one))
     assert c == pytest.approx(2, abs=1e-3) and h == pytest.approx(np.tanh(2), abs=1e-3)
 
 
