@@ -40,8 +40,7 @@ def summarise(records):
         summary[f"t_f_{metric}"] = step
     for name in ("loss", "accuracy"):
         train, validation = summary[f"t_f_train_{name}"], summary[f"t_f_validation_{name}"]
-        known = train is not None and validation is not None
-        summary[f"delta_t_{name}"] = validation - train if known else None
+        summary[f"delta_t_{name}"] = None if None in (train, validation) else validation - train
     last = max(records, key=lambda record: record["step"])
     summary["final"] = {key: last.get(key) for key in ("step", *METRICS)}
     return summary

@@ -117,18 +117,13 @@ def _transpose(*data):
     return [array.T for array in data]
 
 
-def _make_rule(**names):
-    """Return the function in RULES for a layer whose Params have one array each in torch.
-
-    `names` is {attribute: torch's name}. Attributes that are not Params are left out.
-    """
-    def rule(layer, prefix=""):
-        convert = _transpose if isinstance(layer, Linear) else _keep
-        for ours, theirs in names.items():
-            param = getattr(layer, ours, None)
-            if isinstance(param, Param):
-                yield [param], [prefix + theirs], convert, convert
-    return rule
+def _convert_plain(layer, prefix=""):
+    """Yield the conversions of a layer whose Params have one array each in torch (NAMES)."""
+    convert = _transpose if isinstance(layer, Linear) else _keep
+    for ours, theirs in NAMES.items():
+        param = getattr(layer, ours, None)
+        if isinstance(param, Param):
+            yield [param], [prefix + theirs], convert, convert
 
 
 def _convert_attention(layer):
@@ -140,7 +135,7 @@ def _convert_attention(layer):
     if isinstance(layer.W_Q.b, Param):
         yield ([part.b for part in inputs], ["in_proj_bias"],
                lambda *b: [np.concatenate(b)], lambda b: np.split(b, 3))
-    yield from _convert_linear(layer.W_O, "out_proj.")
+    yield from _convert_plain(layer.W_O, "out_proj.")
 
 
 def _make_recurrent_rule(*gates):
@@ -172,14 +167,10 @@ def _make_recurrent_rule(*gates):
     return rule
 
 
-_convert_linear = _make_rule(W="weight", b="bias")
-_convert_embedding = _make_rule(W="weight")
-_convert_norm = _make_rule(gain="weight", bias="bias")
-_COMMON = {Linear: _convert_linear, Embedding: _convert_embedding, Unembedding: _convert_embedding,
-           LearnedPositions: _convert_embedding, LayerNorm: _convert_norm,
-           RMSNorm: _convert_norm, GroupNorm: _convert_norm,
-           BatchNorm: _make_rule(gain="weight", bias="bias", running_mean="running_mean",
-                                 running_var="running_var")}
+NAMES = {"W": "weight", "b": "bias", "gain": "weight", "bias": "bias",
+         "running_mean": "running_mean", "running_var": "running_var"}
+_COMMON = dict.fromkeys((Linear, Embedding, Unembedding, LearnedPositions, LayerNorm, RMSNorm,
+                         GroupNorm, BatchNorm), _convert_plain)
 RULES = {
     "course": _COMMON,
     "torch": _COMMON | {MultiHeadAttention: _convert_attention,

@@ -151,7 +151,7 @@ class FolderWeights:
                 self._files[short] = file, name
         for name, needed in tied.items():
             if name in self._files:
-                self._files.setdefault(needed, self._files[name])
+                self._files.setdefault(needed, self._files.pop(name))
         self.shapes = {short: file.entries[name].shape
                        for short, (file, name) in self._files.items()}
 
@@ -197,8 +197,7 @@ def _check_arrays(architecture, weights, itemsize):
             raise InputError(f"{where}: {spec.theirs} has shape {shapes[spec.theirs]} in the "
                              f"files; the settings need {spec.shape}")
         specs.append(spec)
-    skipped = {"lm_head.weight"} if architecture.tied else set()
-    extra = [name for name in shapes.keys() - {spec.theirs for spec in specs} - skipped
+    extra = [name for name in shapes.keys() - {spec.theirs for spec in specs}
              if not BUFFERS.fullmatch(name)]
     if extra:
         raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
