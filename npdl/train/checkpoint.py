@@ -18,7 +18,6 @@ from npdl.files import is_file, parse_json, reason, write_atomically
 
 META = "meta.json"
 DIGEST_BYTES = 64                         # SHA-256 in hexadecimal
-ADVICE = "use an earlier checkpoint or a copy of this one"
 
 
 def save(path, arrays, meta):
@@ -66,7 +65,8 @@ def load(path):
             raise ValueError(f"its {META} is not a JSON object")
         return arrays, meta
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} cannot be read ({reason(error)}); {ADVICE}") from error
+        raise CheckpointError(f"{path} cannot be read ({reason(error)}); use an earlier checkpoint "
+                              "or a copy of this one") from error
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):

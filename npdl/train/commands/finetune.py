@@ -19,7 +19,6 @@ loads.
 """
 
 import textwrap
-from pathlib import Path
 
 from npdl.cli.console import note, parse_path, parse_positive, set_description
 from npdl.cli.options import add_settings, option_name
@@ -91,8 +90,11 @@ def run(options):
     else:
         config, base = start_from_run(source, overrides, Adapters(**adapters),
                                       train_options["quiet"])
-    return runs.train(config, out or default_out(source, config), resume, base=base,
-                      **train_options)
+    if out is None:
+        kind = "full" if config.adapters is None else "qlora" if config.adapters.bits else "lora"
+        out = (f"{source.rstrip('/')}-{kind}" if config.pretrained is None
+               else f"runs/{folders.file_stem(source)}-{kind}")
+    return runs.train(config, out, resume, base=base, **train_options)
 
 
 def finetune_config(run, adapters, overrides, folder="the run"):
@@ -161,15 +163,6 @@ def start_from_run(source, overrides, adapters, quiet):
         note("neither --operator nor --p is given, so the adapters learn the equations of "
              f"{source}")
     return config, base.model.state_dict()
-
-
-def default_out(source, config):
-    """Return the default folder of a fine-tuning."""
-    kind = "full" if config.adapters is None else "lora" if config.adapters.bits is None else (
-        "qlora")
-    begin = (source.rstrip("/") if config.pretrained is None
-             else Path("runs", folders.file_stem(source)))
-    return f"{begin}-{kind}"
 
 
 def resume_config(out, overrides, adapters):
