@@ -106,9 +106,8 @@ def describe_config(config):
 
 def outline_config(config):
     """Return the model and the data of a run, in words."""
-    model = MODELS.get(config.model, str(config.model))
-    if config.pretrained is not None:
-        model = file_stem(config.pretrained)
+    model = (MODELS.get(config.model, str(config.model)) if config.pretrained is None
+             else file_stem(config.pretrained))
     if config.translates:
         return f"{model}, dates"
     if config.task is not None:

@@ -169,9 +169,9 @@ def resume_config(out, overrides, adapters):
     """Return the Config of the fine-tuning in `out`, changed by the settings `overrides`."""
     if out is None:
         raise InputError("--resume needs the folder of the fine-tuned run; give it with --out")
-    wrong = next(iter(adapters), None)
-    if wrong is not None:
-        raise InputError(f"--{wrong} can't change the adapters of {out}; resume without it")
+    if adapters:
+        raise InputError(f"--{next(iter(adapters))} can't change the adapters of {out}; resume "
+                         "without it")
     config = runs.read_resumed_config(out, overrides)
     if not config.is_finetuned:
         raise InputError(f"--out {out} was not fine-tuned; resume it with {config.command}")
@@ -180,10 +180,9 @@ def resume_config(out, overrides, adapters):
 
 def merge(source, out, overrides, quiet, **training):
     """Write the fine-tuned real model of a run into a folder that other tools can load."""
-    settings = {**overrides, **training}
-    wrong = next((name for name, value in settings.items() if value is not None), None)
-    if wrong is not None:
-        raise InputError(f"{option_name(wrong)} has no effect with --merge; leave it out")
+    for name, value in {**overrides, **training}.items():
+        if value is not None:
+            raise InputError(f"{option_name(name)} has no effect with --merge; leave it out")
     tuned = runs.load_run(source)
     out = out or f"{source.rstrip('/')}-merged"
     if tuned.config.pretrained is None:

@@ -46,26 +46,6 @@ def group_runs(folders):
     return headings
 
 
-def make_columns(folders):
-    """Return (columns, stopped) for run folders.
-
-    `columns` is {heading: summaries of the finished runs}. `stopped` has a line of text for each
-    unfinished run.
-    """
-    finished, stopped = [], []
-    for folder in folders:
-        config = read_config(folder)
-        if is_finished(folder, config):
-            finished.append(folder)
-        else:
-            records = read_records(Path(folder) / "metrics.jsonl")
-            step = records[-1]["step"] if records else 0
-            stopped.append(f"{folder} stopped at step {step} of {config.steps} and is left out; "
-                           "finish it with --resume")
-    return {heading: [summarise(read_records(Path(run) / "metrics.jsonl")) for run in runs]
-            for heading, runs in group_runs(finished).items()}, stopped
-
-
 def _sort_key(value):
     """Return a key that sorts None before numbers, and numbers before words."""
     if value is None:
@@ -87,10 +67,21 @@ def add_arguments(parser):
 
 def run(options):
     """Print the table of the runs in the options, and return the exit status."""
-    finished, stopped = make_columns(options.runs)
+    finished, stopped = [], []
+    for folder in options.runs:
+        config = read_config(folder)
+        if is_finished(folder, config):
+            finished.append(folder)
+        else:
+            records = read_records(Path(folder) / "metrics.jsonl")
+            step = records[-1]["step"] if records else 0
+            stopped.append(f"{folder} stopped at step {step} of {config.steps} and is left out; "
+                           "finish it with --resume")
     if not finished:
         raise InputError("; ".join(stopped))
-    print(format_table(finished))
+    print(format_table({
+        heading: [summarise(read_records(Path(folder) / "metrics.jsonl")) for folder in folders]
+        for heading, folders in group_runs(finished).items()}))
     for line in stopped:
         print(line)
     return 0

@@ -80,8 +80,7 @@ def _find_config(overrides, model, out, resume):
         return config, out or default_folder(config)
     folder = out or default_folder(new_config(model, overrides))
     config = read_resumed_config(folder, recipe_settings(model, overrides))
-    command = Config(model=model).command
-    if config.command != command:
+    if config.command != Config(model=model).command:
         raise InputError(f"--out {folder} holds the run of another command; resume it with "
                          f"{config.command}")
     return config, folder
