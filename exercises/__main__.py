@@ -10,6 +10,7 @@ if __name__ == "__main__":
 
     start_script()                      # Ctrl-C ends the program without a traceback
 
+import os
 import sys
 
 from exercises import course
@@ -48,6 +49,8 @@ def main(argv=None):
     parser.add_argument("--figures", metavar="DIR", type=parse_path,
                         help="draw the pictures of the questions into this folder")
     options = parser.parse_args(argv)
+    if options.figures and os.path.isfile(options.figures):
+        parser.error(f"--figures {options.figures} exists and is not a folder; give another name")
     return run_guarded("python -m exercises", lambda: run(options))
 
 
