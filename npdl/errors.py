@@ -6,6 +6,7 @@ without an error, for example by broadcasting or in integer arithmetic. `owner` 
 layer or function in the message.
 """
 
+import functools
 import math
 import numbers
 import warnings
@@ -17,6 +18,7 @@ from npdl.exceptions import BackendError, CheckpointError, InputError, NpdlError
 __all__ = ["BackendError", "CheckpointError", "InputError", "NpdlError"]
 FLOATS = ("float32", "float64", "float")
 LARGEST_INTEGER = 2**63 - 1         # integer of NumPy
+KINDS = {"f": "floats", "iu": "integers", "b": "bools", "fiub": "real numbers"}     # of dtypes
 
 
 def is_integer(value):
@@ -90,20 +92,52 @@ def require_choice(name, value, choices):
         raise InputError(f"{name} = {value!r}; choose one of: {', '.join(map(str, choices))}")
 
 
-def check_real(owner, **arrays):
-    """Raise InputError unless each named value is an array of real numbers."""
+def check_kinds(kinds, owner, **arrays):
+    """Raise InputError unless each named value is an array whose dtype.kind is in `kinds`."""
     for name, x in arrays.items():
-        if not is_array(x) or x.dtype.kind not in "fiub":
+        if not is_array(x) or x.dtype.kind not in kinds:
             raise InputError(f"{owner}: {name.replace('_', ' ')} is {describe(x)}; it must be an "
-                             "array of real numbers")
+                             f"array of {KINDS[kinds]}")
 
 
-def check_floats(owner, **arrays):
-    """Raise InputError unless each named value is an array of floats with at least one axis."""
-    for name, x in arrays.items():
-        if not is_array(x) or x.dtype.kind != "f" or x.ndim == 0:
-            raise InputError(f"{owner}: {name.replace('_', ' ')} is {describe(x)}; it must be an "
-                             "array of floats with at least one axis")
+check_floats = functools.partial(check_kinds, "f")
+check_real = functools.partial(check_kinds, "fiub")
+
+
+def check_shape(owner, x, *shapes):
+    """Raise InputError unless the input `x` holds real numbers and has one of these shapes.
+
+    A shape is a text such as "(B, S, 4)" or "(..., 4)". A letter is any length of at least 1, and
+    "..." are any axes.
+    """
+    check_real(owner, the_input=x)
+    if not any(_has_shape(x, shape, {}) for shape in shapes):
+        raise InputError(f"{owner}: the input has shape {x.shape}; it must be "
+                         f"{' or '.join(shapes)}{', and not empty' * (0 in x.shape)}")
+
+
+def check_shapes(owner, **arrays):
+    """Raise InputError unless the arrays fit together. Each value is a pair (array, shape).
+
+    The shapes are those of `check_shape`. A letter has the same length in all shapes, and so has
+    "...".
+    """
+    lengths = {}
+    if not all(_has_shape(x, shape, lengths) for x, shape in arrays.values()):
+        given = ", ".join(f"{name} {x.shape}" for name, (x, _) in arrays.items())
+        wanted = ", ".join(shape for _, shape in arrays.values())
+        raise InputError(f"{owner}: {given} do not fit; they must be {wanted}, and not empty")
+
+
+def _has_shape(x, shape, lengths):
+    """Return True if `x` has this shape. Store the length of each of its letters in `lengths`."""
+    axes, wanted = x.shape, shape.strip("(),").split(", ")
+    if wanted[0] == "...":
+        leading = max(0, len(axes) - len(wanted) + 1)
+        axes = (axes[:leading], *axes[leading:])
+    return len(axes) == len(wanted) and all(
+        n == int(name) if name.isdigit() else n != 0 and n == lengths.setdefault(name, n)
+        for n, name in zip(axes, wanted, strict=True))
 
 
 def check_rng(owner, rng):
@@ -111,27 +145,6 @@ def check_rng(owner, rng):
     if rng is not None and not hasattr(rng, "random"):
         raise InputError(f"{owner}: rng = {rng!r}; give a NumPy generator, such as "
                          "numpy.random.default_rng(0), or None for no dropout")
-
-
-def check_width(x, width, owner, ndim=None):
-    """Raise InputError unless `x` is (..., width), with `ndim` axes if `ndim` is given."""
-    check_real(owner, the_input=x)
-    if x.ndim == 0 or x.shape[-1] != width or x.ndim != (ndim or x.ndim):
-        axes = f", and it must have {ndim} axes" if ndim else ""
-        raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must have length "
-                         f"{width}{axes}")
-
-
-def check_channels(x, channels, owner, needs_positions=False):
-    """Raise InputError unless `x` is (N, C, L), or (N, C) if `needs_positions` is False."""
-    check_real(owner, the_input=x)
-    if x.ndim not in ((3,) if needs_positions else (2, 3)) or 0 in x.shape:
-        wanted = "(N, C, L)" if needs_positions else "(N, C, L) or (N, C)"
-        raise InputError(f"{owner}: the input has shape {x.shape}; it must be {wanted}, and not "
-                         "empty")
-    if x.shape[1] != channels:
-        raise InputError(f"{owner}: the input {x.shape} has {x.shape[1]} channels; it must have "
-                         f"{channels}")
 
 
 def check_gradient(dy, shape, owner):
@@ -148,41 +161,41 @@ def check_gradient(dy, shape, owner):
                          f"shape {tuple(shape)}{hint * has_fitting_item}")
 
 
-def check_mask(owner, mask, shape):
-    """Raise InputError unless `mask` is None, or a bool array that broadcasts to `shape`."""
+def check_mask(owner, mask, shape, kinds="b", meaning="bool, True for the entries that count"):
+    """Raise InputError unless `mask` is None, or fits: its kind is in `kinds`, and it broadcasts.
+
+    `meaning` is the end of the message.
+    """
     if mask is None:
         return
-    if not is_array(mask) or mask.dtype.kind != "b" or not broadcasts(mask.shape, shape):
-        raise InputError(f"{owner}: the mask is {describe(mask)}; it must be bool and broadcast "
-                         f"to {tuple(shape)}, True for the entries that count")
+    if not is_array(mask) or mask.dtype.kind not in kinds or not broadcasts(mask.shape, shape):
+        raise InputError(f"{owner}: the mask is {describe(mask)}; it must broadcast to "
+                         f"{tuple(shape)} and be {meaning}")
 
 
 def check_attention_mask(mask, shape):
     """Raise InputError unless `mask` is None, or bools or floats that broadcast to `shape`."""
-    if mask is None:
-        return
-    if not is_array(mask) or mask.dtype.kind not in "bf" or not broadcasts(mask.shape, shape):
-        raise InputError(f"attention: the mask is {describe(mask)}; it must broadcast to "
-                         f"{tuple(shape)} and be bool, True where a query may attend to a key "
-                         "(torch.nn.MultiheadAttention means the opposite), or floats that are "
-                         "added to the scores")
+    check_mask("attention", mask, shape, "bf", "bool, True where a query may attend to a key "
+               "(torch.nn.MultiheadAttention means the opposite), or floats that are added to the "
+               "scores")
 
 
 def checked_ids(ids, size, name="token ids"):
     """Return `ids` as an array of integers, after a check that 0 <= id < size.
 
-    An array on a GPU is not checked, because the program would have to wait for the GPU. For an
-    index out of range, CuPy uses a wrong entry instead of raising an error.
+    The range of an array on a GPU is not checked, because the program would have to wait for the
+    GPU. For an index out of range, CuPy uses a wrong entry instead of raising an error.
     """
-    if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
-        return ids
-    try:
-        ids = _as_array(ids)
-    except ValueError:
-        raise InputError(f"{name} are rows of different lengths; pad them to one length") from None
+    if not hasattr(ids, "dtype"):
+        try:
+            ids = np.asarray(ids)
+        except ValueError:
+            raise InputError(f"{name} are rows of different lengths; pad them to one "
+                             "length") from None
     if not is_array(ids) or ids.dtype.kind not in "iu":
         raise InputError(f"{name} are {describe(ids)}; they must be integers")
-    _check_range(ids, size - 1, name)
+    if not hasattr(ids, "get"):
+        _check_range(ids, size - 1, name)
     return ids
 
 
@@ -214,42 +227,27 @@ def checked_key_mask(key_mask, shape, owner):
     return mask
 
 
-def check_sequence(x, width, owner):
-    """Raise InputError unless `x` is (B, S, width), with real numbers, B >= 1 and S >= 1."""
-    check_real(owner, the_input=x)
-    if x.ndim != 3 or 0 in x.shape[:2] or x.shape[2] != width:
-        raise InputError(f"{owner}: the input has shape {x.shape}; it must be (B, S, {width}) with "
-                         "B, S >= 1")
+def checked_positions(owner, x, positions, sizes):
+    """Return the positions of x (..., S, D), by default 0 .. S-1, after a check.
 
-
-def checked_positions(x, positions, table):
-    """Return `positions`, by default 0 .. S-1, after a check that they fit x and `table` (P, D).
-
-    x (.., D) must have a float dtype, because position embeddings are converted to this dtype.
+    `sizes` is (P, D): the positions must be below P, and broadcast to the axes of x without the
+    last. x must have a float dtype, because position embeddings are converted to this dtype.
     """
-    check_floats("positions", the_input=x)
-    check_width(x, table.shape[1], "positions")
-    if positions is None:
-        if x.ndim < 2 or x.shape[-2] > table.shape[0]:
-            raise InputError(f"positions: the input has shape {x.shape}; at most "
-                             f"{table.shape[0]} positions exist")
-        return np.arange(x.shape[-2])
-    positions, lead = checked_ids(positions, table.shape[0], "positions"), x.shape[:-1]
-    if not broadcasts(positions.shape, lead):
-        raise InputError(f"positions have shape {positions.shape}; for an input {x.shape} they "
-                         f"must broadcast to {lead}")
+    count, width = sizes
+    check_floats(owner, the_input=x)
+    check_shape(owner, x, f"(..., S, {width})" if positions is None else f"(..., {width})")
+    positions = np.arange(x.shape[-2]) if positions is None else positions
+    positions = checked_ids(positions, count, f"{owner}: positions")
+    if not broadcasts(positions.shape, x.shape[:-1]):
+        raise InputError(f"{owner}: positions have shape {positions.shape}; for an input {x.shape} "
+                         f"they must broadcast to {x.shape[:-1]}")
     return positions
-
-
-def _as_array(x):
-    """Return an array unchanged, and any other value as a NumPy array."""
-    # np.asanyarray would raise an error for a recorded array, which is an ndarray already
-    return x if isinstance(x, np.ndarray) else np.asanyarray(x)
 
 
 def checked_lengths(lengths, B, S, owner):
     """Return `lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
-    lengths = _as_array(lengths.get() if hasattr(lengths, "get") else lengths)
+    lengths = lengths.get() if hasattr(lengths, "get") else lengths
+    lengths = lengths if hasattr(lengths, "dtype") else np.asarray(lengths)
     if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
         raise InputError(f"{owner}: lengths are {describe(lengths)}; they must be "
                          f"integers of shape ({B},), one for each sequence")
@@ -267,58 +265,19 @@ def checked_state(state, parts, shape, owner):
     return given[0] if parts == 1 else tuple(given)
 
 
-def check_attention(q, k, v, mask=None, same_width=True):
+def check_attention(q, k, v, mask=None, key_width="d"):
     """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together."""
     check_floats("attention", q=q, k=k, v=v)
-    lead = q.shape[:-2]
-    fits = min(q.ndim, k.ndim, v.ndim) >= 2 and 0 not in (k.shape[-2], q.shape[-1]) and (
-        k.shape[:-2] == v.shape[:-2] == lead and k.shape[-2] == v.shape[-2])
-    if not fits or (same_width and q.shape[-1] != k.shape[-1]):
-        widths = "(..., R, d), (..., S, d)" if same_width else "(..., R, d), (..., S, d')"
-        raise InputError(f"attention: q {q.shape}, k {k.shape} and v {v.shape} do not fit; they "
-                         f"must be {widths} and (..., S, e), with S, d >= 1")
-    check_attention_mask(mask, (*lead, q.shape[-2], k.shape[-2]))
+    check_shapes("attention", q=(q, "(..., R, d)"), k=(k, f"(..., S, {key_width})"),
+                 v=(v, "(..., S, e)"))
+    check_attention_mask(mask, (*q.shape[:-1], k.shape[-2]))            # (..., R, S)
 
 
 def check_heads(Q, K, V, mask, heads):
     """Raise InputError unless Q (B, R, D), K (B, S, D), V (B, S, D) and the mask fit together."""
     check_real("attention", Q=Q, K=K, V=V)
-    q, k, v = Q.shape, K.shape, V.shape
-    if not len(q) == len(k) == len(v) == 3 or not q[0] == k[0] == v[0] or k[1] != v[1] or 0 in (
-            *q[:2], k[1]):
-        raise InputError(f"attention: Q {q}, K {k} and V {v} do not fit; they must be (B, R, D), "
-                         "(B, S, D) and (B, S, D), with B, R, S >= 1")
-    check_attention_mask(mask, (q[0], heads, q[1], k[1]))               # (B, H, R, S)
-
-
-def checked_rotary_positions(x, positions, width):
-    """Return the positions (S,) of x (..., S, width), by default 0 .. S-1, after a check."""
-    check_floats("Rotary", the_input=x)
-    check_width(x, width, "Rotary")
-    if x.ndim < 2:
-        raise InputError(f"Rotary: the input has shape {x.shape}; it must be (..., S, {width})")
-    if positions is None:
-        return np.arange(x.shape[-2])
-    positions = checked_ids(positions, LARGEST_INTEGER, "positions")
-    if positions.shape != x.shape[-2:-1]:
-        raise InputError(f"Rotary: positions have shape {positions.shape}; for an input {x.shape} "
-                         f"they must be {x.shape[-2:-1]}")
-    return positions
-
-
-def check_graph(h, *edges):
-    """Raise InputError unless `h` is (..., N, D) with floats and N >= 1, and the edges fit.
-
-    The edges, if they are given, must be (N, N) or (..., N, N).
-    """
-    check_floats("graph", h=h)
-    N = h.shape[-2] if h.ndim > 1 else 0
-    for e in edges:
-        check_real("graph", edges=e)
-    shape = edges[0].shape if edges else (N, N)
-    if N == 0 or shape not in ((N, N), (*h.shape[:-2], N, N)):
-        raise InputError(f"graph: states {h.shape} and edges {shape} do not fit; they must be "
-                         "(..., N, D) with N >= 1, and (N, N) or (..., N, N)")
+    check_shapes("attention", Q=(Q, "(B, R, D)"), K=(K, "(B, S, D)"), V=(V, "(B, S, D)"))
+    check_attention_mask(mask, (len(Q), heads, Q.shape[1], K.shape[1]))     # (B, H, R, S)
 
 
 def shown(value, most=60):
@@ -337,20 +296,13 @@ def describe(x):
 
 # Losses, optimizers and loaded arrays
 
-def check_kinds(owner, **arrays):
-    """Raise InputError unless, for each (array, kinds), the array's dtype.kind is in `kinds`."""
-    words = {"f": "floats", "iu": "integers", "b": "bools"}
-    for name, (array, kinds) in arrays.items():
-        if not is_array(array) or array.dtype.kind not in kinds:
-            raise InputError(f"{owner}: {name} is {describe(array)}; it must hold {words[kinds]}")
-
-
 def check_loss_shapes(logits, targets, counted):
     """Raise InputError unless `logits`, the shape of the logits, is (B, S, V) and the arrays fit.
 
     `targets` must be integers (B, S), and `counted` bools (B, S).
     """
-    check_kinds("loss", targets=(targets, "iu"), counted=(counted, "b"))
+    check_kinds("iu", "loss", targets=targets)
+    check_kinds("b", "loss", counted=counted)
     if len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape:
         raise InputError(
             f"loss: logits {logits}, targets {targets.shape} and counted {counted.shape} "
@@ -365,21 +317,13 @@ def require_betas(betas):
     require_below_1(**{f"betas[{i}]": beta for i, beta in enumerate(betas)})
 
 
-def check_layer(owner, layer):
-    """Raise InputError unless `layer` has the method `params`, as every Layer has."""
-    if not callable(getattr(layer, "params", None)):
-        raise InputError(f"{owner}: given {describe(layer)}; give a Layer, such as a model, and "
-                         "not its parameters")
-
-
-def require_layers(owner, layers, example):
-    """Raise InputError, with an example, unless `layers` is a list of at least one Layer."""
+def require_layers(owner, layers, wanted="a Layer, such as a model, and not its parameters"):
+    """Raise InputError, and say what is `wanted`, unless `layers` has at least one Layer."""
     items = layers if isinstance(layers, (list, tuple)) else [layers]
     invalid = [describe(layer) for layer in items
                if isinstance(layer, type) or not hasattr(layer, "backward")]
     if invalid or not items:
-        raise InputError(f"{owner}: given {invalid[0] if invalid else 'nothing'}; give layers, "
-                         f"such as {example}")
+        raise InputError(f"{owner}: given {invalid[0] if invalid else 'nothing'}; give {wanted}")
 
 
 def checked_params(owner, params):

@@ -10,9 +10,11 @@ from npdl.backend import as_array, is_host, one_hot, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
+    check_floats,
     check_gradient,
     check_kinds,
     check_loss_shapes,
+    check_shapes,
     checked_ids,
     is_integer,
     require_choice,
@@ -49,7 +51,7 @@ class SequenceLoss(Layer):
         self.average = average
 
     def forward(self, logits, targets, counted):
-        check_kinds("loss", logits=(logits, "f"))
+        check_floats("loss", logits=logits)
         check_loss_shapes(logits.shape, targets, counted)
         targets = xp.where(counted, targets, 0)
         if is_host():                                       # on a GPU, this would wait for it
@@ -87,7 +89,7 @@ def exact_match(logits, targets, counted, reduction="mean"):
     is 1 or 0 for each sample (B,). A target is wrong if one of its logits is NaN.
     """
     require_choice("reduction", reduction, REDUCTIONS)
-    check_kinds("exact_match", logits=(logits, "f"))
+    check_floats("exact_match", logits=logits)
     check_loss_shapes(logits.shape, targets, counted)
     right = (most_probable(logits) == targets) | ~counted
     return reduced(right.all(1).astype(logits.dtype), reduction)
@@ -152,9 +154,9 @@ class CrossEntropy(Layer):
 
     def checked(self, logits, targets):
         """Return the targets with 0 in place of ignored ones, and the mask of the other targets."""
-        targets, V = checked_targets("loss", logits, targets)
+        targets = checked_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
-        return checked_ids(xp.where(counted, targets, 0), V, "targets"), counted
+        return checked_ids(xp.where(counted, targets, 0), logits.shape[-1], "targets"), counted
 
 
 class StableMaxLoss(Layer):
@@ -172,8 +174,8 @@ class StableMaxLoss(Layer):
         self.reduction = reduction
 
     def forward(self, logits, targets):
-        targets, V = checked_targets("stablemax", logits, targets)
-        targets = checked_ids(targets, V, "targets")
+        targets = checked_targets("stablemax", logits, targets)
+        targets = checked_ids(targets, logits.shape[-1], "targets")
         below = logits < 0
         s = xp.where(below, 1 / (1 - xp.where(below, logits, 0)), logits + 1)   # s (..., V)
         total = s.sum(-1, keepdims=True)                                # total (..., 1)
@@ -210,9 +212,8 @@ class SquaredError(Layer):
         self.reduction = reduction
 
     def forward(self, y, z):
-        check_kinds("squared error", y=(y, "f"), z=(z, "f"))
-        if y.shape != z.shape or 0 in y.shape[-1:] or y.ndim == 0:
-            raise InputError(f"squared error: y {y.shape} and z {z.shape} must be equal (..., D)")
+        check_floats("squared error", y=y, z=z)
+        check_shapes("squared error", y=(y, "(..., D)"), z=(z, "(..., D)"))
         e = y - z                                                   # e (..., D)
         loss = reduced(self.factor * wide_sum(e * e, -1), self.reduction)
         return loss, Cache(e=e, loss=loss)
@@ -239,10 +240,9 @@ class KLDivergence(Layer):
         self.reduction = reduction
 
     def forward(self, p_logits, q_logits):
-        check_kinds("KL divergence", p_logits=(p_logits, "f"), q_logits=(q_logits, "f"))
-        if p_logits.shape != q_logits.shape or 0 in p_logits.shape[-1:] or p_logits.ndim == 0:
-            raise InputError(f"KL divergence: logits {p_logits.shape} and {q_logits.shape} "
-                             "must have the same shape (..., V)")
+        check_floats("KL divergence", p_logits=p_logits, q_logits=q_logits)
+        check_shapes("KL divergence", p_logits=(p_logits, "(..., V)"),
+                     q_logits=(q_logits, "(..., V)"))
         log_p, log_q = log_softmax(p_logits), log_softmax(q_logits)
         p, q = xp.exp(log_p), xp.exp(log_q)
         log_ratio = xp.where(p > 0, log_p - log_q, 0)               # log_ratio (..., V)
@@ -271,14 +271,12 @@ def kl_divergence(p, q):
 
 
 def checked_targets(owner, logits, targets):
-    """Return the targets (...) as an array, and V, after a check that they fit logits (..., V)."""
+    """Return the targets (...) as an array, after a check that they fit logits (..., V)."""
     targets = as_array(targets)
-    check_kinds(owner, logits=(logits, "f"), targets=(targets, "iu"))
-    V = logits.shape[-1] if logits.ndim else 0
-    if targets.shape != logits.shape[:-1] or V == 0:
-        raise InputError(f"{owner}: logits {logits.shape} and targets {targets.shape} do not fit; "
-                         "they must be (..., V) and (...)")
-    return targets, V
+    check_floats(owner, logits=logits)
+    check_kinds("iu", owner, targets=targets)
+    check_shapes(owner, logits=(logits, "(..., V)"), targets=(targets, "(...)"))
+    return targets
 
 
 def reduced(loss, reduction):

@@ -11,13 +11,13 @@ import math
 from npdl.backend import to_device, to_host, xp
 from npdl.errors import (
     InputError,
-    check_layer,
     check_optimizer_state,
     check_trainable,
     checked_params,
     require_above_0,
     require_below_1,
     require_betas,
+    require_layers,
     require_not_negative,
 )
 from npdl.functions import not_infinite
@@ -32,7 +32,7 @@ class Optimizer:
     moments = ()
 
     def __init__(self, model, lr, *, weight_decay=0.0):
-        check_layer(type(self).__name__, model)
+        require_layers(type(self).__name__, [model])
         require_not_negative(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
         if not self.params:
@@ -194,7 +194,7 @@ def clip_by_global_norm(params, max_norm):
 
 def matrices_only(model):
     """Let weight decay act only on matrices, and not on biases, gains and other vectors."""
-    check_layer("matrices_only", model)
+    require_layers("matrices_only", [model])
     for _, param in model.params():
         param.decay = param.data.ndim >= 2
 

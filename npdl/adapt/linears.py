@@ -4,20 +4,13 @@ Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314). A li
 QLoRA is ``LoRALinear(QuantLinear(linear))``.
 """
 
-from npdl.adapt.quantize import (
-    dequantize,
-    dequantize_steps,
-    pack,
-    quantize,
-    quantize_steps,
-    unpack,
-)
+from npdl.adapt.quantize import dequantize, dequantize_steps, pack, quantize, quantize_steps, unpack
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import (
     InputError,
     check_gradient,
-    check_width,
+    check_shape,
     describe,
     require_above_0,
     require_bool,
@@ -46,7 +39,7 @@ class FrozenLinear(Layer):
 
     def forward(self, x):
         D, E = self.sizes
-        check_width(x, D, type(self).__name__)
+        check_shape(type(self).__name__, x, f"(..., {D})")
         y = x.reshape(-1, D) @ self.weight() + self.b.data      # y (N, E)
         return y.reshape(*x.shape[:-1], E), Cache(shape=x.shape)
 

@@ -4,7 +4,7 @@ import math
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_floats, check_gradient, check_mask
+from npdl.errors import check_floats, check_gradient, check_mask, check_shape
 from npdl.functions import normal_cdf, normal_density, sigmoid, softmax, softmax_backward
 
 
@@ -107,8 +107,7 @@ class Softmax(Layer):
 
     def forward(self, x, visible=None):
         check_floats("Softmax", the_input=x)
-        if 0 in x.shape[-1:]:
-            raise InputError(f"Softmax: the input has shape {x.shape}; its last axis must not be 0")
+        check_shape("Softmax", x, "(..., V)")
         check_mask("Softmax", visible, x.shape)
         y = softmax(x, visible)
         return y, Cache(y=y)

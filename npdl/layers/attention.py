@@ -12,13 +12,7 @@ import math
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import (
-    InputError,
-    check_attention,
-    check_gradient,
-    check_heads,
-    require_positive,
-)
+from npdl.errors import InputError, check_attention, check_gradient, check_heads, require_positive
 from npdl.functions import softmax, softmax_backward, sum_over
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -107,7 +101,7 @@ class AdditiveAttention(Layer):
         self.a = Param(uniform_fan_in(rng, d_hidden, (d_hidden,), dtype))
 
     def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v, mask, same_width=False)
+        check_attention(q, k, v, mask, key_width="d'")
         u, c_q = self.W_q.forward(q)                            # u       (..., R, h)
         w, c_k = self.W_k.forward(k)                            # w       (..., S, h)
         t = xp.tanh(u[..., :, None, :] + w[..., None, :, :])    # t       (..., R, S, h)

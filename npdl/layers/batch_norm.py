@@ -9,8 +9,8 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import (
     InputError,
-    check_channels,
     check_gradient,
+    check_shape,
     require_above_0,
     require_bool,
     require_dtype,
@@ -113,7 +113,7 @@ class BatchNorm(ChannelNorm):
 
     def forward(self, x, training=True):
         require_bool(training=training)
-        check_channels(x, self.channels, "BatchNorm")
+        check_shape("BatchNorm", x, f"(N, {self.channels}, L)", f"(N, {self.channels})")
         x = to_wide_floats(x)
         if training:
             c, mean, var = centred(x, (0, *position_axes(x)))      # mean   (1, C, 1) or (1, C)
@@ -161,7 +161,7 @@ class GroupNorm(ChannelNorm):
         self.groups = groups
 
     def forward(self, x):
-        check_channels(x, self.channels, "GroupNorm")
+        check_shape("GroupNorm", x, f"(N, {self.channels}, L)", f"(N, {self.channels})")
         c, _, var = centred(split_groups(to_wide_floats(x), self.groups), (2,))
         std = xp.sqrt(var + self.eps)                       # std    (N, G, 1)
         x_hat = (c / std).reshape(x.shape)
@@ -188,7 +188,7 @@ class InstanceNorm(GroupNorm):
         super().__init__(channels, channels, eps=eps, affine=affine, dtype=dtype)
 
     def forward(self, x):
-        check_channels(x, self.channels, "InstanceNorm", needs_positions=True)
+        check_shape("InstanceNorm", x, f"(N, {self.channels}, L)")
         if x.shape[2] < 2:
             raise InputError(f"InstanceNorm: the input has shape {x.shape}; its last axis must "
                              "have at least 2 entries, or every value would become 0")

@@ -70,7 +70,7 @@ class BidirectionalStack(Layer):
     """
 
     def __init__(self, layers, dropout=0.0):
-        require_layers("layers", layers, "[Bidirectional(LSTM(3, 5), LSTM(3, 5))]")
+        require_layers("layers", layers, "layers, such as [Bidirectional(LSTM(3, 5), LSTM(3, 5))]")
         self.layers = list(layers)
         self.dropout = Dropout(dropout)
 

@@ -7,7 +7,7 @@ from npdl.core import Cache, Layer, Param
 from npdl.errors import (
     InputError,
     check_gradient,
-    check_width,
+    check_shape,
     checked_ids,
     checked_integer,
     checked_positions,
@@ -72,7 +72,7 @@ class Unembedding(Layer):
 
     def forward(self, x):
         V, D = self.W.shape
-        check_width(x, D, "Unembedding")
+        check_shape("Unembedding", x, f"(..., {D})")
         rows = x.reshape(-1, D)                                 # rows (N, D)
         y = rows @ self.W.data.T                                # y    (N, V)
         return y.reshape(*x.shape[:-1], V), Cache(rows=rows, shape=x.shape)
@@ -118,7 +118,8 @@ class SinusoidalPositions(Layer):
         self.table = sinusoidal(max_len, d_model, exponent, "float64")
 
     def forward(self, x, positions=None):
-        positions = to_device(checked_positions(x, positions, self.table))
+        positions = checked_positions("SinusoidalPositions", x, positions, self.table.shape)
+        positions = to_device(positions)
         y = x + self.table.astype(x.dtype)[positions]
         return y, Cache(shape=x.shape)
 
@@ -141,7 +142,8 @@ class LearnedPositions(Layer):
         self.W = Param(standard_normal(generator(rng), (max_len, d_model), dtype))
 
     def forward(self, x, positions=None):
-        positions = to_device(checked_positions(x, positions, self.W.data))
+        positions = checked_positions("LearnedPositions", x, positions, self.W.shape)
+        positions = to_device(positions)
         y = x + self.W.data[positions]
         return y, Cache(positions=xp.broadcast_to(positions, x.shape[:-1]))
 

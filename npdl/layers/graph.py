@@ -12,13 +12,13 @@ import math
 from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
-    InputError,
     check_floats,
     check_gradient,
-    check_graph,
-    check_layer,
     check_mask,
-    check_width,
+    check_real,
+    check_shape,
+    check_shapes,
+    require_layers,
     require_number,
 )
 from npdl.functions import softmax, softmax_backward, sum_rows
@@ -39,9 +39,7 @@ class ReLUUpdate(Layer):
 
     def forward(self, h, m):
         check_floats("ReLUUpdate", h=h, m=m)
-        wanted = (*h.shape[:-1], self.own.sizes[1])
-        if m.shape != wanted:
-            raise InputError(f"ReLUUpdate: m has shape {m.shape}; it must be {wanted}")
+        check_shapes("ReLUUpdate", h=(h, "(..., D)"), m=(m, f"(..., {self.own.sizes[1]})"))
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
         y = a + r
@@ -77,13 +75,15 @@ class MessagePassing(Layer):
     """
 
     def __init__(self, message, update):
-        for layer in (message, update):
-            check_layer("MessagePassing", layer)
+        require_layers("MessagePassing", [message, update])
         self.message = message
         self.update = update
 
     def forward(self, h, edges):
-        check_graph(h, edges)
+        check_floats("graph", h=h)
+        check_real("graph", edges=edges)
+        check_shapes("graph", h=(h, "(..., N, D)"),
+                     edges=(edges, "(N, N)" if edges.ndim == 2 else "(..., N, N)"))
         f, c_message = self.message.forward(h)              # f (..., N, E)
         e = edges if edges.dtype.kind == "f" else edges.astype(f.dtype)
         m = e @ f                                           # m (..., N, E)
@@ -124,8 +124,8 @@ class GraphAttention(Layer):
         self.scale = scale
 
     def forward(self, h, neighbours=None):
-        check_width(h, self.W_Q.sizes[0], "GraphAttention")
-        check_graph(h)
+        check_floats("GraphAttention", h=h)
+        check_shape("GraphAttention", h, f"(..., N, {self.W_Q.sizes[0]})")
         check_mask("GraphAttention", neighbours, (*h.shape[:-1], h.shape[-2]))
         q, c_Q = self.W_Q.forward(h)
         k, c_K = self.W_K.forward(h)

@@ -8,7 +8,7 @@ from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
     check_attention_mask,
-    check_sequence,
+    check_shape,
     require_above_0,
     require_bool,
     require_positive,
@@ -56,7 +56,7 @@ class GroupedQueryAttention(Layer):
         self.W_O = Linear(num_heads * d, d_model, bias=False, rng=rng, dtype=dtype)
 
     def forward(self, x, mask=None):
-        check_sequence(x, self.W_Q.sizes[0], "attention")
+        check_shape("attention", x, f"(B, S, {self.W_Q.sizes[0]})")
         q, c_Q = self.W_Q.forward(x)                                # q (B, S, H*d)
         k, c_K = self.W_K.forward(x)                                # k (B, S, G*d)
         v, c_V = self.W_V.forward(x)

@@ -4,7 +4,7 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import (
     check_gradient,
-    check_width,
+    check_shape,
     require_above_0,
     require_bool,
     require_dtype,
@@ -31,7 +31,7 @@ class LayerNorm(Layer):
         self.eps = eps
 
     def forward(self, x):
-        check_width(x, self.gain.shape[0], "LayerNorm")
+        check_shape("LayerNorm", x, f"(..., {self.gain.shape[0]})")
         centred = x - x.mean(-1, keepdims=True, dtype=self.gain.data.dtype)
         centred = centred - centred.mean(-1, keepdims=True)      # rounding left a small mean
         var = (centred**2).mean(-1, keepdims=True)          # var   (..., 1)
@@ -70,7 +70,7 @@ class RMSNorm(Layer):
         self.eps = eps
 
     def forward(self, x):
-        check_width(x, self.gain.shape[0], "RMSNorm")
+        check_shape("RMSNorm", x, f"(..., {self.gain.shape[0]})")
         x = x.astype(xp.promote_types(x.dtype, self.gain.data.dtype))   # in uint8, x * x overflows
         mean_square = not_infinite((x * x).mean(-1, keepdims=True))
         rms = xp.sqrt(mean_square + self.eps)                       # rms   (..., 1)

@@ -1,7 +1,7 @@
 """Linear layers over the last axis."""
 
 from npdl.core import Cache, Layer, NoBias, Param
-from npdl.errors import check_gradient, check_width, require_bool, require_positive
+from npdl.errors import check_gradient, check_shape, require_bool, require_positive
 from npdl.functions import sum_rows
 from npdl.init import generator, uniform_fan_in
 
@@ -27,7 +27,7 @@ class Linear(Layer):
 
     def forward(self, x):
         D, E = self.W.shape
-        check_width(x, D, "Linear")
+        check_shape("Linear", x, f"(..., {D})")
         rows = x.reshape(-1, D)                         # rows (N, D)
         y = rows @ self.W.data + self.b.data            # y    (N, E)
         return y.reshape(*x.shape[:-1], E), Cache(rows=rows, shape=x.shape)

@@ -4,13 +4,7 @@ import numpy as np
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import (
-    InputError,
-    check_gradient,
-    check_width,
-    require_dtype,
-    require_positive,
-)
+from npdl.errors import check_gradient, check_shape, check_shapes, require_dtype, require_positive
 from npdl.init import generator, uniform_fan_in
 
 
@@ -33,15 +27,13 @@ class ThresholdNeuron(Layer):
         require_dtype(dtype)
         W, b = np.asarray(W, dtype), np.atleast_1d(np.asarray(b, dtype))
         W = W[:, None] if W.ndim == 1 else W
-        if W.ndim != 2 or b.shape != W.shape[1:]:
-            raise InputError(f"ThresholdNeuron: W {W.shape} and b {b.shape} do not fit; they must "
-                             "be (D, E) and (E,)")
+        check_shapes("ThresholdNeuron", W=(W, "(D, E)"), b=(b, "(E,)"))
         neurons = cls(*W.shape, dtype=dtype)
         neurons.W.data, neurons.b.data = to_device(W), to_device(b)
         return neurons
 
     def forward(self, x):
-        check_width(x, self.W.shape[0], "ThresholdNeuron")
+        check_shape("ThresholdNeuron", x, f"(..., {self.W.shape[0]})")
         z = x @ self.W.data + self.b.data
         y = (z >= 0).astype(z.dtype)
         return y, Cache(x=x)

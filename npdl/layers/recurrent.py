@@ -7,7 +7,7 @@ of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), 
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param, gradients_of
-from npdl.errors import check_sequence, check_width, checked_state, require_bool, require_positive
+from npdl.errors import check_shape, checked_state, require_bool, require_positive
 from npdl.functions import add_dh, by_layer, chooser, h_of, map_state, mask_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -34,7 +34,7 @@ class Cell(Layer):
 
     def start(self, x, state=None):
         """Return the state before the first step: zeros, or the given `state` after a check."""
-        check_width(x, self.W_x.shape[0], type(self).__name__, ndim=2)
+        check_shape(type(self).__name__, x, f"(B, {self.W_x.shape[0]})")
         shape = (len(x), self.d_hidden)
         if state is not None:
             return checked_state(state, self.parts, shape, type(self).__name__)
@@ -166,7 +166,7 @@ class RecurrentLayer(Layer):
 
     def forward(self, x, state=None, lengths=None):
         owner = type(self).__name__.removesuffix("Layer")           # LSTM of LSTMLayer
-        check_sequence(x, self.cell.W_x.shape[0], owner)
+        check_shape(owner, x, f"(B, S, {self.cell.W_x.shape[0]})")
         valid, x = mask_steps(x, lengths, owner)
         state = self.cell.start(x[:, 0], state)
         ys, steps = [], []

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
+    LARGEST_INTEGER,
     InputError,
     check_gradient,
-    checked_rotary_positions,
+    checked_positions,
     require_above_0,
     require_choice,
     require_positive,
@@ -82,7 +83,7 @@ class Rotary(Layer):
         self.d, self.rope_theta, self.scaling = d, rope_theta, scaling
 
     def forward(self, x, positions=None):
-        positions = checked_rotary_positions(x, positions, self.d)
+        positions = checked_positions("Rotary", x, positions, (LARGEST_INTEGER, self.d))
         cos, sin = self.cos_and_sin(positions, x.dtype)             # cos, sin (S, d/2)
         y = rotate(x, cos, sin)                                     # y (..., S, d)
         return y, Cache(cos=cos, sin=sin, shape=x.shape)
@@ -101,7 +102,7 @@ class Rotary(Layer):
         power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
         f = 1 / self.rope_theta**power
         f = f if self.scaling is None else self.scaling.frequencies(f)
-        angle = to_device(positions)[:, None] * f                   # angle (S, p)
+        angle = to_device(positions)[..., None] * f                   # angle (S, p)
         return xp.cos(angle).astype(dtype), xp.sin(angle).astype(dtype)
 
 

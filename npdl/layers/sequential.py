@@ -18,7 +18,8 @@ class Sequential(Layer):
     """
 
     def __init__(self, *layers):
-        require_layers("Sequential", layers, "Sequential(Linear(8, 16), Tanh(), Linear(16, 4))")
+        require_layers("Sequential", layers,
+                       "layers, such as Sequential(Linear(8, 16), Tanh(), Linear(16, 4))")
         self.layers = list(layers)
 
     def forward(self, x, **options):

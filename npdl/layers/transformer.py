@@ -140,10 +140,10 @@ class Decoder(Layer):
     """
 
     def __init__(self, blocks, final_norm=None):
-        require_layers("blocks", blocks, "[Block(8, 2, rng=1), Block(8, 2, rng=2)]")
+        require_layers("blocks", blocks, "layers, such as [Block(8, 2, rng=1), Block(8, 2, rng=2)]")
         self.blocks = list(blocks)
         self.norm = Identity() if final_norm is None else final_norm
-        require_layers("final_norm", [self.norm], "LayerNorm(8)")
+        require_layers("final_norm", [self.norm], "a layer, such as LayerNorm(8)")
 
     def forward(self, x, mask=None, rng=None):
         caches = []

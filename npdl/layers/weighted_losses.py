@@ -4,7 +4,14 @@ import math
 
 from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, check_kinds, describe, require_choice
+from npdl.errors import (
+    InputError,
+    check_floats,
+    check_gradient,
+    check_shapes,
+    describe,
+    require_choice,
+)
 from npdl.functions import log_softmax, wide_sum
 from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
 
@@ -64,10 +71,8 @@ class SoftCrossEntropy(Layer):
                               else checked_class_weights(class_weights))
 
     def forward(self, logits, q):
-        check_kinds("loss", logits=(logits, "f"), q=(q, "f"))
-        if logits.shape != q.shape or 0 in logits.shape[-1:] or logits.ndim == 0:
-            raise InputError(f"loss: logits {logits.shape} and probabilities {q.shape} must have "
-                             "the same shape (..., V)")
+        check_floats("loss", logits=logits, q=q)
+        check_shapes("loss", logits=(logits, "(..., V)"), q=(q, "(..., V)"))
         w = class_weights_of(self, logits.shape[-1], logits.dtype)  # w (V,)
         log_p = log_softmax(logits)                                 # log_p (..., V)
         wq = w * q

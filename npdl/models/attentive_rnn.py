@@ -2,7 +2,7 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError, check_floats, check_sequence, require_choice
+from npdl.errors import InputError, check_floats, check_shape, require_choice
 from npdl.init import generator
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.layers.recurrent import RNNCell
@@ -43,7 +43,7 @@ class AttentiveRNN(Layer):
             self.attention = DotAttention() if score == "dot" else ScaledDotAttention()
 
     def forward(self, x, state=None):
-        check_sequence(x, self.cell.W_x.shape[0], "AttentiveRNN")
+        check_shape("AttentiveRNN", x, f"(B, S, {self.cell.W_x.shape[0]})")
         h, past = self.start(x, state)
         P, states, steps = past.shape[1], [past[:, j] for j in range(past.shape[1])], []
         for t in range(x.shape[1]):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError, check_layer, check_real, require_positive
+from npdl.errors import check_real, check_shapes, require_layers, require_positive
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
@@ -37,9 +37,7 @@ class Autoencoder(Layer):
 
     def forward(self, x1, x2):
         check_real("Autoencoder", x1=x1, x2=x2)
-        if x1.shape != x2.shape:
-            raise InputError(f"Autoencoder: the inputs have shapes {x1.shape} and {x2.shape}; "
-                             "they must be the same (..., D_x)")
+        check_shapes("Autoencoder", x1=(x1, "(..., D_x)"), x2=(x2, "(..., D_x)"))
         x = xp.concatenate([x1, x2], axis=-1)
         h, c_encoder = self.encoder.forward(x)
         p, c_activation = self.activation.forward(h)
@@ -69,7 +67,7 @@ class AutoencoderLoss(Layer):
     """
 
     def __init__(self, model):
-        check_layer(type(self).__name__, model)
+        require_layers(type(self).__name__, [model])
         self.model = model
         self.squared_error = SquaredError(factor=0.5)
         self.cross_entropy = CrossEntropy()

@@ -2,7 +2,7 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError, check_floats, check_layer
+from npdl.errors import check_floats, check_shapes, require_layers
 from npdl.functions import length_mask
 from npdl.init import generator
 from npdl.layers.bidirectional import Bidirectional
@@ -60,16 +60,14 @@ class BiRNNLoss(Layer):
     """
 
     def __init__(self, model):
-        check_layer(type(self).__name__, model)
+        require_layers(type(self).__name__, [model])
         self.model = model
         self.squared_error = SquaredError(reduction="sum")
 
     def forward(self, x, z, state=None, lengths=None):
         (y, _), c_model = self.model.forward(x, state, lengths)
         check_floats("BiRNNLoss", z=z)
-        if z.shape != y.shape:
-            raise InputError(f"BiRNNLoss: the targets have shape {z.shape}; it must be the "
-                             f"shape of the output, {y.shape}")
+        check_shapes("BiRNNLoss", y=(y, "(B, S, E)"), z=(z, "(B, S, E)"))
         counted = True
         if lengths is not None:
             counted = length_mask(lengths, x.shape[1])[..., None]   # counted (B, S, 1)
