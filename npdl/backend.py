@@ -15,7 +15,7 @@ import os
 
 import numpy as np
 
-from npdl.errors import BackendError, InputError
+from npdl.errors import BackendError, require_choice
 
 NAMES = ("numpy", "cupy")
 
@@ -135,8 +135,7 @@ def use(name):
 
     Raises InputError for another name, and BackendError if CuPy or a GPU is missing.
     """
-    if name not in NAMES:
-        raise InputError(f"backend {name!r} is unknown; choose one of: {', '.join(NAMES)}")
+    require_choice("backend", name, NAMES)
     xp._choose(np if name == "numpy" else _import_cupy())
 
 

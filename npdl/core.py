@@ -13,14 +13,7 @@ integers.
 import copy
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import (
-    FLOATS,
-    InputError,
-    check_gradient,
-    check_state_dict,
-    describe,
-    require_bool,
-)
+from npdl.errors import FLOATS, InputError, check_gradient, check_state_dict, describe, require_bool
 from npdl.safetensors import read, write
 
 

@@ -64,14 +64,19 @@ def is_file(path, or_nothing=False):
         return or_nothing
 
 
-def read_json(path):
-    """Return the value in a JSON file. Raise OSError if it can't be read, ValueError if invalid."""
+def read_bytes(path, most=LARGEST_JSON):
+    """Return the bytes of a file. Raise ValueError if it is not a file or has more than `most`."""
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size > LARGEST_JSON:
-            raise ValueError(f"it has more than {LARGEST_JSON >> 20} MiB")
-        return parse_json(file.read())
+        if os.fstat(file.fileno()).st_size > most:
+            raise ValueError(f"it has more than {most >> 20} MiB")
+        return file.read()
+
+
+def read_json(path):
+    """Return the value in a JSON file. Raise OSError if it can't be read, ValueError if invalid."""
+    return parse_json(read_bytes(path))
 
 
 def parse_json(content):

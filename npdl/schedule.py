@@ -2,7 +2,7 @@
 
 import math
 
-from npdl.errors import InputError, require_not_negative, require_positive
+from npdl.errors import InputError, require_choice, require_not_negative, require_positive
 
 SCHEDULES = ("constant", "linear", "cosine")
 
@@ -14,8 +14,7 @@ def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
     is lr ("constant"), or it falls to `lr_min` at step `total`, linearly ("linear") or along half a
     cosine ("cosine"). Raises InputError for another kind or an invalid number.
     """
-    if kind not in SCHEDULES:
-        raise InputError(f"schedule {kind!r} is unknown; choose one of: {', '.join(SCHEDULES)}")
+    require_choice("schedule", kind, SCHEDULES)
     require_not_negative(lr=lr, lr_min=lr_min)
     require_positive(total=total)
     if type(warmup) is not int or warmup < 0 or (kind != "constant" and warmup >= total):

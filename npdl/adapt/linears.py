@@ -11,10 +11,10 @@ from npdl.errors import (
     InputError,
     check_gradient,
     check_shape,
+    checked_integer,
     describe,
     require_above_0,
     require_bool,
-    require_positive,
 )
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.linear import Linear
@@ -93,10 +93,7 @@ class LoRALinear(Layer):
             raise InputError(f"LoRALinear: given {describe(base)}; give a Linear or a "
                              "QuantLinear")
         D, E = base.sizes
-        require_positive(rank=rank)
-        if rank > min(D, E):
-            raise InputError(f"rank = {rank} for a layer from {D} to {E}; it must be at most "
-                             f"{min(D, E)}")
+        checked_integer("rank", rank, 1, min(D, E))
         if alpha is not None:
             require_above_0(alpha=alpha)
         dtype = base.weight().dtype

@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 
 from npdl.backend import xp
-from npdl.errors import InputError, checked_integer, describe, is_integer
+from npdl.errors import InputError, checked_integer, describe, require_choice, require_positive
 
 ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
 STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in double quantization
@@ -177,9 +177,8 @@ def _split_blocks(array, block):
 
 def _check_options(bits, rounding, block):
     checked_integer("bits", bits, 2, 16)
-    if rounding not in tuple(ROUNDINGS):
-        raise InputError(f"rounding = {rounding!r}; choose one of: {', '.join(ROUNDINGS)}")
+    require_choice("rounding", rounding, ROUNDINGS)
     if rounding == "nf4" and bits != 4:
         raise InputError(f"bits = {bits} with rounding 'nf4'; NF4 has 16 levels, so give bits = 4")
-    if block is not None and (not is_integer(block) or block < 1):
-        raise InputError(f"block = {block!r}; it must be a positive integer, or None")
+    if block is not None:
+        require_positive(block=block)

@@ -1,14 +1,13 @@
 """Texts as sequences of characters: the vocabulary, the split, and random windows."""
 
 import hashlib
-import os
-import stat
 from functools import cached_property
 
 import numpy as np
 
 from npdl.backend import stream
 from npdl.errors import InputError, checked_ids, require_positive, require_share, shown
+from npdl.files import read_bytes, reason
 
 LARGEST = 1 << 30           # bytes of a text, whose ids then take 8 GiB
 AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes of memory
@@ -69,17 +68,10 @@ def read_text(path):
     second time when the run is resumed.
     """
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-            raise ValueError("it is not a file")
-        if status.st_size > LARGEST:
-            raise ValueError(f"it has more than {LARGEST >> 20} MiB")
-        with open(path, "rb") as file:
-            content = file.read()
+        content = read_bytes(path, LARGEST)
         text = content.decode()
     except (OSError, ValueError) as error:
-        what = ("it is not text in UTF-8" if isinstance(error, UnicodeError) else
-                getattr(error, "strerror", None) or error)
+        what = "it is not text in UTF-8" if isinstance(error, UnicodeError) else reason(error)
         raise InputError(f"--text {path} cannot be read ({what}); give another file") from None
     if not text:
         raise InputError(f"--text {path} is empty; give another text file")

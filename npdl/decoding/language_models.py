@@ -16,7 +16,7 @@ from npdl.backend import to_device, to_host, xp
 from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
-from npdl.errors import LARGEST_INTEGER, InputError, checked_ids, is_integer, require_positive
+from npdl.errors import LARGEST_INTEGER, InputError, checked_ids, checked_integer
 from npdl.functions import log_softmax, not_infinite
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
@@ -45,16 +45,12 @@ class ModelScorer(Scorer):
 class Recomputed(ModelScorer):
     """The Scorer of any language model. It computes the whole sequence again at each step.
 
-    `prompt` is (S,), or (B, S) for B prompts of one length. If `window` is given, the model gets
-    only the last `window` tokens. Raises InputError for a window below 1.
+    `prompt` is (S,), or (B, S) for B prompts of one length.
     """
 
-    def __init__(self, model, prompt, window=None):
-        if window is not None:
-            require_positive(window=window)
+    def __init__(self, model, prompt):
         self.model = model
         self.prompt = checked_prompt(prompt)
-        self.window = window
 
     def start(self):
         return self._score(self.prompt)
@@ -63,8 +59,7 @@ class Recomputed(ModelScorer):
         return self._score(np.concatenate([state[parents], tokens[:, None]], 1))
 
     def _score(self, ids):
-        seen = ids if self.window is None else ids[:, -self.window :]
-        out, _ = self.model.forward(seen)
+        out, _ = self.model.forward(ids)
         logits = out[0] if isinstance(out, tuple) else out
         return self.scores(logits[:, -1]), ids
 
@@ -102,10 +97,8 @@ class CachedGPT(StepByStep):
         self.model = model
         self.stack = getattr(model, "decoder", model)       # it has the blocks and the last norm
         self.prompt = checked_prompt(prompt)
-        self.keep = model.max_len - 1 if keep is None else keep
-        if not is_integer(self.keep) or not 0 <= self.keep < model.max_len:
-            raise InputError(f"keep = {keep!r}; it must be from 0 to {model.max_len - 1}, below "
-                             "the model's max_len")
+        most = model.max_len - 1
+        self.keep = most if keep is None else checked_integer("keep", keep, 0, most)
 
     def start(self):
         return self._feed(self.prompt[:, -self.model.max_len :], None)

@@ -22,13 +22,15 @@ class Tree(Scorer):
     """
 
     def __init__(self, branches, vocab=None, probabilities=False):
-        self.vocab = sorted(_words(branches)) if vocab is None else list(vocab)
-        self._token = {word: i for i, word in enumerate(self.vocab)}
-        self._log = _log_of_probability if probabilities else float
-        self._nodes = []                                    # {token: (log-probability, node)}
         if not branches:
             raise InputError("Tree: there are no branches; give at least one word")
-        self._add(branches, ())
+        self.probabilities = probabilities
+        nodes = []                                          # {word: (log-probability, node)}
+        self._add(branches, (), nodes)
+        words = {word for node in nodes for word in node}
+        self.vocab = sorted(words) if vocab is None else list(vocab)
+        self._token = {word: i for i, word in enumerate(self.vocab)}
+        self._nodes = [{self.token(word): child for word, child in node.items()} for node in nodes]
 
     def token(self, word):
         """Return the token of a word. Raise InputError for an unknown word."""
@@ -61,25 +63,25 @@ class Tree(Scorer):
                 row[token] = log_prob
         return rows
 
-    def _add(self, branches, path):
-        """Store a node and its subtree."""
+    def _add(self, branches, path, nodes):
+        """Append a node and its subtree to `nodes`."""
         node = {}
-        self._nodes.append(node)
+        nodes.append(node)
         for word, value in branches.items():
             number, below = _split_branch(value)
-            log_prob = self._checked(number, (*path, word))
-            node[self.token(word)] = (log_prob, len(self._nodes))
-            self._add(below, (*path, word))
+            node[word] = (self._log_prob(number, (*path, word)), len(nodes))
+            self._add(below, (*path, word), nodes)
         if math.fsum(math.exp(log_prob) for log_prob, _ in node.values()) > 1 + 1e-9:
             raise InputError(f"Tree: the branches after {list(path)} have probabilities that sum "
                              "to more than 1")
 
-    def _checked(self, number, path):
-        log_prob = self._log(number)
-        if not log_prob <= 0:
-            kind = "a log-probability at most 0" if self._log is float else "between 0 and 1"
+    def _log_prob(self, number, path):
+        if not (0 <= number <= 1 if self.probabilities else number <= 0):
+            kind = "between 0 and 1" if self.probabilities else "a log-probability at most 0"
             raise InputError(f"Tree: the number at {list(path)} is {number!r}; it must be {kind}")
-        return log_prob
+        if self.probabilities:
+            return math.log(number) if number else -math.inf
+        return float(number)
 
 
 def _split_branch(value):
@@ -89,16 +91,3 @@ def _split_branch(value):
         raise InputError(f"Tree: {value!r} is not a branch; it must be a number, or a number and a "
                          "dictionary of branches")
     return number, below
-
-
-def _words(branches):
-    words = set()
-    for word, value in branches.items():
-        words |= {word} | _words(_split_branch(value)[1])
-    return words
-
-
-def _log_of_probability(p):
-    if p == 0:
-        return -math.inf
-    return math.log(p) if p > 0 else math.nan

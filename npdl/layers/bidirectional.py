@@ -30,10 +30,6 @@ class Bidirectional(Layer):
             if not isinstance(layer, Recurrent):
                 raise InputError(f"Bidirectional: given {describe(layer)}; give two RNNs, GRUs or "
                                  "LSTMs, such as LSTM(3, 5)")
-        widths = [layer.layers[0].cell.W_x.shape[0] for layer in (ahead, back)]
-        if widths[0] != widths[1]:
-            raise InputError(f"Bidirectional: the layers have input widths {widths[0]} and "
-                             f"{widths[1]}; they must be equal, because both read the same input")
         self.ahead = ahead
         self.back = back
         self.d_ahead = ahead.layers[0].cell.d_hidden

@@ -157,7 +157,7 @@ def test_values(name):
 
 REFUSED = {                                     # name: (call, what the message says)
     "two directions of two widths": (
-        lambda: Bidirectional(RNN(4, 2), RNN(3, 2)), "both read the same input"),
+        lambda: Bidirectional(RNN(4, 2), RNN(3, 2)).forward(np.ones((1, 2, 4))), r"\(B, S, 3\)"),
     "neurons of two counts": (
         lambda: ThresholdNeuron.from_weights([[1, 1]], [0, 0, 0]), "do not fit"),
     **{f"padding_id {id_}": (lambda id_=id_: Embedding(4, 2, padding_id=id_), "padding_id = ")
