@@ -119,9 +119,10 @@ def check_shape(owner, x, *shapes):
 def check_shapes(owner, **arrays):
     """Raise InputError unless the arrays fit together. Each value is a pair (array, shape).
 
-    The shapes are those of `check_shape`. A letter has the same length in all shapes, and so has
-    "...".
+    The arrays must hold real numbers. The shapes are those of `check_shape`. A letter has the same
+    length in all shapes, and so has "...".
     """
+    check_real(owner, **{name: x for name, (x, _) in arrays.items()})
     lengths = {}
     if not all(_has_shape(x, shape, lengths) for x, shape in arrays.values()):
         given = ", ".join(f"{name} {x.shape}" for name, (x, _) in arrays.items())
@@ -192,6 +193,7 @@ def checked_ids(ids, size, name="token ids"):
         except ValueError:
             raise InputError(f"{name} are rows of different lengths; pad them to one "
                              "length") from None
+        ids = ids if ids.size else ids.astype(int)          # NumPy makes floats of an empty list
     if not is_array(ids) or ids.dtype.kind not in "iu":
         raise InputError(f"{name} are {describe(ids)}; they must be integers")
     if not hasattr(ids, "get"):
@@ -275,7 +277,6 @@ def check_attention(q, k, v, mask=None, key_width="d"):
 
 def check_heads(Q, K, V, mask, heads):
     """Raise InputError unless Q (B, R, D), K (B, S, D), V (B, S, D) and the mask fit together."""
-    check_real("attention", Q=Q, K=K, V=V)
     check_shapes("attention", Q=(Q, "(B, R, D)"), K=(K, "(B, S, D)"), V=(V, "(B, S, D)"))
     check_attention_mask(mask, (len(Q), heads, Q.shape[1], K.shape[1]))     # (B, H, R, S)
 
@@ -310,13 +311,6 @@ def check_loss_shapes(logits, targets, counted):
         )
 
 
-def require_betas(betas):
-    """Raise InputError unless `betas` are two numbers, at least 0 and below 1."""
-    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise InputError(f"betas = {betas!r}; they must be two numbers")
-    require_below_1(**{f"betas[{i}]": beta for i, beta in enumerate(betas)})
-
-
 def require_layers(owner, layers, wanted="a Layer, such as a model, and not its parameters"):
     """Raise InputError, and say what is `wanted`, unless `layers` has at least one Layer."""
     items = layers if isinstance(layers, (list, tuple)) else [layers]
@@ -342,18 +336,6 @@ def check_trainable(owner, param):
     if not param.trainable:
         raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
                          "after freezing")
-
-
-def check_optimizer_state(expected, state):
-    """Raise InputError unless `state` has the entries of `expected`, with the same array shapes."""
-    if not isinstance(state, dict) or state.keys() != expected.keys():
-        given = describe(state)
-        if isinstance(state, dict):
-            given = ", ".join(map(str, state)) or "an empty dict"
-        raise InputError(f"optimizer state: given {given}; it must have {', '.join(expected)}")
-    checked_integer("steps", state["steps"], 0)
-    for moment in expected.keys() - {"steps"}:
-        check_state_dict(expected[moment], state[moment], f"{moment} of")
 
 
 def check_state_dict(expected, arrays, kind="parameter"):

@@ -34,6 +34,12 @@ def uniform_fan_in(rng, fan_in, shape, dtype):
     return to_device(rng.uniform(-bound, bound, shape).astype(dtype))
 
 
+def constant(value, shape, dtype):
+    """Return an array that is filled with a number, for gains and biases."""
+    require_dtype(dtype)
+    return xp.full(shape, value, dtype)
+
+
 def standard_normal(rng, shape, dtype):
     """Draw from N(0, 1), for an embedding matrix."""
     require_dtype(dtype)

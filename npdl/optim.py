@@ -11,12 +11,13 @@ import math
 from npdl.backend import to_device, to_host, xp
 from npdl.errors import (
     InputError,
-    check_optimizer_state,
+    check_state_dict,
     check_trainable,
+    checked_integer,
     checked_params,
+    describe,
     require_above_0,
     require_below_1,
-    require_betas,
     require_layers,
     require_not_negative,
 )
@@ -78,9 +79,14 @@ class Optimizer:
 
         Raises InputError, and changes nothing, if the kind of optimizer or the model differs.
         """
-        moments = {moment: getattr(self, moment) for moment in self.moments}
-        check_optimizer_state({"steps": self.steps, **moments}, state)
-        self.steps = int(state["steps"])
+        wanted = ("steps", *self.moments)
+        if not isinstance(state, dict) or state.keys() != set(wanted):
+            given = ", ".join(map(str, state)) if isinstance(state, dict) else describe(state)
+            raise InputError(f"optimizer state: given {given or 'an empty dict'}; it must have "
+                             f"{', '.join(wanted)}")
+        for moment in self.moments:
+            check_state_dict(getattr(self, moment), state[moment], f"{moment} of")
+        self.steps = checked_integer("steps", state["steps"], 0)
         for moment in self.moments:
             for name, array in getattr(self, moment).items():
                 array[...] = to_device(state[moment][name])
@@ -147,7 +153,9 @@ class Adam(Optimizer):
 
     def __init__(self, model, lr=1e-3, *, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
         super().__init__(model, lr, weight_decay=weight_decay)
-        require_betas(betas)
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise InputError(f"betas = {betas!r}; they must be two numbers")
+        require_below_1(**{f"betas[{i}]": beta for i, beta in enumerate(betas)})
         require_not_negative(eps=eps)
         self.betas, self.eps = betas, eps
 

@@ -205,8 +205,7 @@ def _epoch_order(n, seed, epoch):
 
 def _checked_indices(name, values, size):
     """Return `values` as a 1-D array of integers, after a check that they are in [0, size)."""
-    empty = isinstance(values, (list, tuple)) and not values
-    indices = np.empty(0, np.int64) if empty else checked_ids(values, size, name)
+    indices = checked_ids(values, size, name)
     if indices.ndim != 1:
         raise InputError(f"{name} have shape {indices.shape}; they must be a 1-D sequence")
     return indices

@@ -16,7 +16,7 @@ from npdl.backend import to_device, to_host, xp
 from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
-from npdl.errors import LARGEST_INTEGER, InputError, checked_ids, checked_integer
+from npdl.errors import LARGEST_INTEGER, checked_ids, checked_integer, checked_tokens
 from npdl.functions import log_softmax, not_infinite
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
@@ -258,12 +258,5 @@ def log_probabilities(logits):
 
 def checked_prompt(prompt):
     """Return a prompt (S,) or (B, S) as ids (B, S). Raise InputError if it is invalid or empty."""
-    try:
-        ids = np.atleast_2d(np.asarray(prompt))
-    except ValueError:
-        raise InputError("the prompt has rows of different lengths; give prompts of one length, or "
-                         "one at a time") from None
-    if ids.ndim != 2 or 0 in ids.shape:
-        raise InputError(f"the prompt has shape {np.shape(prompt)}; it must be (S,) or (B, S), and "
-                         "not empty")
-    return checked_ids(ids, LARGEST_INTEGER, "the prompt's tokens").astype(np.int64)
+    ids = np.atleast_2d(checked_ids(prompt, LARGEST_INTEGER, "the prompt's tokens"))
+    return checked_tokens(ids, "the prompt").astype(np.int64)

@@ -13,11 +13,11 @@ from npdl.errors import (
     check_shape,
     require_above_0,
     require_bool,
-    require_dtype,
     require_positive,
     require_share,
 )
 from npdl.functions import mean_over, not_infinite, sum_rows
+from npdl.init import constant
 
 
 def position_axes(x):
@@ -65,11 +65,10 @@ class ChannelNorm(Layer):
 
     def __init__(self, channels, *, eps=1e-5, affine=True, dtype="float32"):
         require_positive(channels=channels)
-        require_dtype(dtype)
         require_above_0(eps=eps)
         require_bool(affine=affine)
-        self.gain = Param(xp.ones(channels, dtype)) if affine else None
-        self.bias = Param(xp.zeros(channels, dtype)) if affine else None
+        self.gain = Param(constant(1, channels, dtype)) if affine else None
+        self.bias = Param(constant(0, channels, dtype)) if affine else None
         self.channels, self.eps = channels, eps
 
     def scaled(self, x_hat):
@@ -107,8 +106,8 @@ class BatchNorm(ChannelNorm):
     def __init__(self, channels, *, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
         require_share(momentum=momentum)
         super().__init__(channels, eps=eps, affine=affine, dtype=dtype)
-        self.running_mean = Param(xp.zeros(channels, dtype), decay=False, trainable=False)
-        self.running_var = Param(xp.ones(channels, dtype), decay=False, trainable=False)
+        self.running_mean = Param(constant(0, channels, dtype), decay=False, trainable=False)
+        self.running_var = Param(constant(1, channels, dtype), decay=False, trainable=False)
         self.momentum = momentum
 
     def forward(self, x, training=True):

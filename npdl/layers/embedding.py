@@ -113,8 +113,7 @@ class SinusoidalPositions(Layer):
     floats, and for positions out of range.
     """
 
-    def __init__(self, max_len, d_model, *, exponent="k/d", dtype="float32"):
-        require_dtype(dtype)
+    def __init__(self, max_len, d_model, *, exponent="k/d"):
         self.table = sinusoidal(max_len, d_model, exponent, "float64")
 
     def forward(self, x, positions=None):
@@ -164,4 +163,4 @@ def make_positions(kind, max_len, d_model, *, rng, dtype):
     require_choice("positions", kind, POSITIONS)
     if kind == "learned":
         return LearnedPositions(max_len, d_model, rng=rng, dtype=dtype)
-    return SinusoidalPositions(max_len, d_model, exponent=kind, dtype=dtype)
+    return SinusoidalPositions(max_len, d_model, exponent=kind)

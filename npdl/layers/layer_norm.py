@@ -2,15 +2,9 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
-from npdl.errors import (
-    check_gradient,
-    check_shape,
-    require_above_0,
-    require_bool,
-    require_dtype,
-    require_positive,
-)
+from npdl.errors import check_gradient, check_shape, require_above_0, require_bool, require_positive
 from npdl.functions import not_infinite, sum_rows
+from npdl.init import constant
 
 
 class LayerNorm(Layer):
@@ -23,11 +17,10 @@ class LayerNorm(Layer):
 
     def __init__(self, d_model, *, eps=1e-5, dtype="float32", bias=True):
         require_positive(d_model=d_model)
-        require_dtype(dtype)
         require_above_0(eps=eps)
         require_bool(bias=bias)
-        self.gain = Param(xp.ones(d_model, dtype))
-        self.bias = Param(xp.zeros(d_model, dtype)) if bias else NoBias(d_model)
+        self.gain = Param(constant(1, d_model, dtype))
+        self.bias = Param(constant(0, d_model, dtype)) if bias else NoBias(d_model)
         self.eps = eps
 
     def forward(self, x):
@@ -64,9 +57,8 @@ class RMSNorm(Layer):
 
     def __init__(self, d_model, *, eps=1e-5, dtype="float32"):
         require_positive(d_model=d_model)
-        require_dtype(dtype)
         require_above_0(eps=eps)
-        self.gain = Param(xp.ones(d_model, dtype))
+        self.gain = Param(constant(1, d_model, dtype))
         self.eps = eps
 
     def forward(self, x):

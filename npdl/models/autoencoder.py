@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import check_real, check_shapes, require_layers, require_positive
+from npdl.errors import check_shapes, require_layers, require_positive
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
@@ -36,7 +36,6 @@ class Autoencoder(Layer):
         self.classifier = Linear(d_parent, num_classes, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, x1, x2):
-        check_real("Autoencoder", x1=x1, x2=x2)
         check_shapes("Autoencoder", x1=(x1, "(..., D_x)"), x2=(x2, "(..., D_x)"))
         x = xp.concatenate([x1, x2], axis=-1)
         h, c_encoder = self.encoder.forward(x)
