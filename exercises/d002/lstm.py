@@ -14,7 +14,7 @@ import numpy as np
 from exercises.course import judge, question, table, vec
 from exercises.d004.lstm import ONES, library
 from npdl.functions import sigmoid
-from npdl.layers.recurrent import LSTMLayer
+from npdl.layers.recurrent import LSTMCell, RecurrentLayer
 
 # Another meaning of one symbol of the document's formula, and the argument of `formula` for it
 READINGS = {
@@ -73,7 +73,7 @@ def formula(steps, dC_dW="direct", dh_dh="gates", dC_before="total", dJ_dh="dire
 
 def by_backward(xs):
     """Return dJ/dW_g for J = Σ h_t by npdl's LSTM."""
-    layer = LSTMLayer(1, 1, dtype="float64")
+    layer = RecurrentLayer(LSTMCell(1, 1, dtype="float64"))
     layer.cell.W_x.data[...] = layer.cell.W_h.data[...] = 1
     layer.cell.b.data[...] = 0
     _, cache = layer.forward(np.reshape(xs, (1, -1, 1)))

@@ -8,7 +8,7 @@ from exercises.course import arrays, judge, question, vec
 from exercises.d004.layer_norm_attention import influence
 from npdl.functions import softmax
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
-from npdl.layers.recurrent import RNNLayer
+from npdl.layers.recurrent import RecurrentLayer, RNNCell
 from npdl.models.attentive_rnn import AttentiveRNN
 
 
@@ -88,7 +88,7 @@ def recurrent(say, step, answer, check, claim):
           judge(bounds[-1] <= 1, if_false="under-specified"),
           f"input saturating every unit: largest entry {vec(bounds, 2)} after 1, 10, 100 steps")
     x, lengths = np.random.default_rng(4).standard_normal((1, 60, 4)), []
-    for layer in (RNNLayer(4, 16, bias=False, rng=4, dtype="float64"),
+    for layer in (RecurrentLayer(RNNCell(4, 16, bias=False, rng=4, dtype="float64")),
                   AttentiveRNN(4, 16, rng=4, bias=False, dtype="float64")):  # the same weights
         outputs, cache = layer.forward(x)
         dy = np.zeros_like(outputs[0])

@@ -9,7 +9,7 @@ from npdl.backend import xp
 from npdl.core import Cache, NoBias, Param, gradients_of
 from npdl.functions import sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
-from npdl.layers.recurrent import Cell, GRUCell, Recurrent, RecurrentLayer
+from npdl.layers.recurrent import Cell, GRUCell, Recurrent
 
 
 class ResetAfterGRUCell(GRUCell):
@@ -108,17 +108,9 @@ class ResetBeforeGRUCell(Cell):
         return dx, dh_prev
 
 
-class ResetAfterGRULayer(RecurrentLayer):
+class ResetAfterGRU(Recurrent):
     cell = ResetAfterGRUCell
 
 
-class ResetBeforeGRULayer(RecurrentLayer):
-    cell = ResetBeforeGRUCell
-
-
-class ResetAfterGRU(Recurrent):
-    layer = ResetAfterGRULayer
-
-
 class ResetBeforeGRU(Recurrent):
-    layer = ResetBeforeGRULayer
+    cell = ResetBeforeGRUCell

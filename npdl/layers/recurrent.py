@@ -7,7 +7,7 @@ of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), 
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param, gradients_of
-from npdl.errors import check_shape, checked_state, require_bool, require_positive
+from npdl.errors import check_shape, checked_state, require_bool, require_layers, require_positive
 from npdl.functions import add_dh, by_layer, chooser, h_of, map_state, mask_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -154,6 +154,8 @@ class LSTMCell(Cell):
 class RecurrentLayer(Layer):
     """state_t = cell(x_t, state_{t-1}) for t = 0, 1, .. S-1, and y_t = h_t.
 
+        RecurrentLayer(LSTMCell(3, 5))
+
     forward(x, state, lengths) maps x (B, S, D) to (y, last state), with y (B, S, H). `state` is the
     state before the first step, whose arrays are (B, H); None means zeros. With `lengths` (B,),
     sequence b has lengths[b] valid steps. In later steps its outputs are zero and its state does
@@ -161,11 +163,12 @@ class RecurrentLayer(Layer):
     NaN.
     """
 
-    def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):
-        self.cell = self.cell(d_in, d_hidden, bias=bias, rng=rng, dtype=dtype)
+    def __init__(self, cell):
+        require_layers("RecurrentLayer", [cell], "a cell, such as LSTMCell(3, 5)")
+        self.cell = cell
 
     def forward(self, x, state=None, lengths=None):
-        owner = type(self).__name__.removesuffix("Layer")           # LSTM of LSTMLayer
+        owner = type(self.cell).__name__.removesuffix("Cell")       # LSTM of LSTMCell
         check_shape(owner, x, f"(B, S, {self.cell.W_x.shape[0]})")
         valid, x = mask_steps(x, lengths, owner)
         state = self.cell.start(x[:, 0], state)
@@ -195,18 +198,6 @@ class RecurrentLayer(Layer):
         return dx, dstate
 
 
-class RNNLayer(RecurrentLayer):
-    cell = RNNCell
-
-
-class GRULayer(RecurrentLayer):
-    cell = GRUCell
-
-
-class LSTMLayer(RecurrentLayer):
-    cell = LSTMCell
-
-
 class Recurrent(Layer):
     """y = layer_L(.. layer_2(layer_1(x))), L = `num_layers`, with dropout between the layers.
 
@@ -219,7 +210,8 @@ class Recurrent(Layer):
                  dtype="float32"):
         require_positive(num_layers=num_layers)
         rng, widths = generator(rng), [d_in] + [d_hidden] * (num_layers - 1)
-        self.layers = [self.layer(d, d_hidden, bias=bias, rng=rng, dtype=dtype) for d in widths]
+        self.layers = [RecurrentLayer(self.cell(d, d_hidden, bias=bias, rng=rng, dtype=dtype))
+                       for d in widths]
         self.dropout = Dropout(dropout)
 
     def forward(self, x, state=None, rng=None, lengths=None):
@@ -246,12 +238,12 @@ class Recurrent(Layer):
 
 
 class RNN(Recurrent):
-    layer = RNNLayer
+    cell = RNNCell
 
 
 class GRU(Recurrent):
-    layer = GRULayer
+    cell = GRUCell
 
 
 class LSTM(Recurrent):
-    layer = LSTMLayer
+    cell = LSTMCell

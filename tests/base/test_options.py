@@ -155,7 +155,7 @@ def test_options_of_layers(cls):
 def test_every_option_is_known():
     """Those not in RIGHT are layers, which test_argument_checks hands over, or anything."""
     layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model",
-              "blocks", "final_norm"}
+              "blocks", "final_norm", "cell"}
     anything = {"self", "sizes", "ignored", "padding_id", "layers", "class_weights", "scaling"}
     names = {name for cls in npdl_layers() for name in inspect.signature(cls.__init__).parameters}
     unknown = names - layers - anything - RIGHT.keys() - {"args", "kwargs"}

@@ -178,6 +178,10 @@ def passing(update):
     return lambda rng: graph.MessagePassing(Linear(3, 2, rng=rng), update(rng))
 
 
+def layer_of(cell, *sizes):
+    return lambda rng: recurrent.RecurrentLayer(cell(*sizes, rng=rng))
+
+
 def chain(*layers):
     return lambda rng: Sequential(*(make(rng) for make in layers))
 
@@ -251,13 +255,14 @@ EDGES = [
         TOKENS, ids(4, 2, 3), lambda rng: rng.random((2, 3)) < 0.7),
 
     # Recurrent layers and the models made of them
-    *(case(kind, "lengths, given state", (2, 3), padded(2), state(kind, 5, 3), lengths=RAGGED)
-      for kind in (recurrent.RNNLayer, recurrent.GRULayer, recurrent.LSTMLayer)),
+    *(case(recurrent.RecurrentLayer, f"{kind.__name__}, lengths, given state", layer_of(kind, 2, 3),
+           padded(2), state(kind, 5, 3), lengths=RAGGED)
+      for kind in (recurrent.RNNCell, recurrent.GRUCell, recurrent.LSTMCell)),
     *(case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}), padded(3),
            state(kind, 2, 5, 2), lengths=RAGGED, rng=MASK)
       for kind in (recurrent.RNN, recurrent.GRU, recurrent.LSTM)),
-    case(recurrent.LSTMLayer, "lengths all 0", (2, 2), padded(2, [0, 0]), [(2, 2)] * 2,
-         lengths=np.array([0, 0])),
+    case(recurrent.RecurrentLayer, "lengths all 0", layer_of(recurrent.LSTMCell, 2, 2),
+         padded(2, [0, 0]), [(2, 2)] * 2, lengths=np.array([0, 0])),
     case(Bidirectional, "GRU and LSTM, two layers, lengths",
          two_ways(recurrent.GRU, recurrent.LSTM, 2), padded(2), [(2, 5, 3), [(2, 5, 2)] * 2],
          lengths=RAGGED),

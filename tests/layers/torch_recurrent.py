@@ -5,22 +5,8 @@ from torch import nn
 
 from npdl.functions import map_state
 from npdl.layers.bidirectional import Bidirectional, BidirectionalStack
-from npdl.layers.gru import (
-    ResetAfterGRU,
-    ResetAfterGRUCell,
-    ResetAfterGRULayer,
-)
-from npdl.layers.recurrent import (
-    GRU,
-    LSTM,
-    RNN,
-    GRUCell,
-    GRULayer,
-    LSTMCell,
-    LSTMLayer,
-    RNNCell,
-    RNNLayer,
-)
+from npdl.layers.gru import ResetAfterGRU, ResetAfterGRUCell
+from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RecurrentLayer, RNNCell
 
 # Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
 ORDER = {RNNCell: [0], GRUCell: [1, 0, 2], ResetAfterGRUCell: [1, 0, 2], LSTMCell: [0, 1, 3, 2]}
@@ -95,7 +81,6 @@ def both_ways(layer, P, x, start=None, lengths=None):
 
 THEIRS = {
     **dict.fromkeys((RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell), cell),
-    **dict.fromkeys((RNNLayer, GRULayer, ResetAfterGRULayer, LSTMLayer), one_layer),
     **dict.fromkeys((RNN, GRU, ResetAfterGRU, LSTM), stack),
-    BidirectionalStack: both_ways_stacked, Bidirectional: both_ways,
+    RecurrentLayer: one_layer, BidirectionalStack: both_ways_stacked, Bidirectional: both_ways,
 }

@@ -24,7 +24,7 @@ from npdl.layers.embedding import Embedding
 from npdl.layers.graph import ReLUUpdate
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.recurrent import RNN
+from npdl.layers.recurrent import RNN, GRUCell, LSTMCell, RNNCell
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.layers.transformer import Block, PreNormBlock
 from npdl.models.autoencoder import Autoencoder
@@ -109,7 +109,6 @@ class FixedNoise:
 ONE = (1, 1)
 POINTWISE = on(off_zero(3, 4))(), on(off_zero(2, 4, 3))(), on(off_zero(1, 1))()
 CELL = on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4), on(ONE, ONE)(1, 1)
-LAYER = on((2, 3, 2), (2, 3))(2, 3), on((3, 2, 4), (3, 2))(4, 2), on((1, 1, 1), ONE)(1, 1)
 STACK = on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2), on((1, 1, 1))(1, 1)
 UPDATE = ((4, 3), (4, 2)), ((5, 2, 4), (5, 2, 3)), (ONE, off_zero(1, 1))
 POSITIONS = on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6), on((1, 1, 4))(2, 4)
@@ -148,12 +147,9 @@ EXAMPLES = {
     "ResetBeforeGRUCell": CELL,
     "LSTMCell": (on((3, 2), [(3, 3), (3, 3)])(2, 3), on((2, 3), [(2, 4), (2, 4)])(3, 4),
                  on(ONE, [ONE, ONE])(1, 1)),
-    "RNNLayer": LAYER,
-    "GRULayer": LAYER,
-    "ResetAfterGRULayer": LAYER,
-    "ResetBeforeGRULayer": LAYER,
-    "LSTMLayer": (on((2, 3, 2), [(2, 3), (2, 3)])(2, 3), on((3, 2, 4), [(3, 2), (3, 2)])(4, 2),
-                  on((1, 1, 1), [ONE, ONE])(1, 1)),
+    "RecurrentLayer": (on((2, 3, 2), (2, 3))(part(RNNCell, 2, 3)),
+                       on((3, 2, 4), [(3, 2), (3, 2)])(part(LSTMCell, 4, 2)),
+                       on((1, 1, 1), ONE)(part(GRUCell, 1, 1))),
     "RNN": STACK,
     "GRU": STACK,
     "ResetAfterGRU": STACK,
