@@ -7,8 +7,6 @@ import pytest
 
 from npdl.decoding import Tree, beam_search, exhaustive_search, full_beam_search
 
-# Document 000, Question 2.4: three words, no end token. The numbers that its text leaves out (what
-# follows "the green" and "a red") are made up, and low.
 END = 0
 
 
@@ -26,10 +24,6 @@ def random_tree(rng, V=3, depth=4, ties=False):
 
     return Tree(grow(depth), vocab=range(V), probabilities=True)
 
-
-# The document's tree
-
-# Finished hypotheses and stopping (document 003, Problem 4)
 
 def test_a_finished_hypothesis_takes_one_place_in_one_step():
     tree = Tree({"a": (0.4, {"a": 0.6, "b": 0.4}), "b": (0.35, {"a": 0.9, "b": 0.1}), "</s>": 0.25},
@@ -84,8 +78,6 @@ def test_a_beam_that_keeps_everything_is_exhaustive(power, eos, ties):
             full = full_beam_search(tree, 200, 4, eos, power)
             assert [h for h in full.finished if h.complete][:1] == whole.finished[:1]
 
-
-# Ties
 
 def test_ties_across_parents_follow_the_whole_sequence():
     """Parent b is more probable than a, yet (a, y) comes before (b, x) of the same probability."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npdl.adapt import add_lora, quantize_linears
-from npdl.decoding import beam_search, greedy
+from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.decoding.model_scorers import RecomputedSeq2Seq, make_scorer
 from npdl.errors import InputError
@@ -119,6 +119,17 @@ def test_a_state_is_not_changed_by_advancing():
         scorer.advance(other, np.array([1]), np.array([6]))
         again, _ = scorer.advance(state, np.array([0]), np.array([3]))
         np.testing.assert_array_equal(first, again)
+
+
+@every_model
+def test_prompts_in_a_batch_go_their_own_ways(model):
+    prompts = np.random.default_rng(4).integers(0, V, (6, 3))
+    together = greedy(make_scorer(model, prompts), 8, END)
+    for prompt, found in zip(prompts, together, strict=True):
+        (alone,) = greedy(make_scorer(model, prompt), 8, END)
+        assert alone.tokens == found.tokens
+    drawn = sample(make_scorer(model, prompts), 4, 0, count=2)
+    assert len(drawn) == 12
 
 
 # One token's work a step

@@ -48,7 +48,3 @@ def agrees(case):
 @pytest.mark.parametrize("cls", npdl_layers(), ids=lambda cls: cls.__name__)
 def test_every_layer_has_examples(cls):
     make_sample_builders(cls)                           # says what is missing, and where to put it
-
-
-def test_case_names_differ():
-    assert len({str(case) for case in CASES}) == len(CASES)

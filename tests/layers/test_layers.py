@@ -12,8 +12,6 @@ from npdl.layers.embedding import Embedding, sinusoidal
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM, LSTMCell
-from npdl.layers.rotary import Llama3Scaling
-from npdl.models.mlp import MLP
 
 RNG = stream(31)
 
@@ -57,24 +55,6 @@ def test_positions_by_hand():
                 wanted = wave(pos / 10000 ** (power * (i // 2) / d))
                 assert table[pos, i] == pytest.approx(wanted, abs=1e-14)
     assert sinusoidal(2, 3).shape == (2, 3)             # an odd width ends with a sine
-
-
-def test_an_mlp_has_a_relu_between_its_linear_layers_alone():
-    model, x = MLP([2, 3, 3, 1], rng=1, dtype="float64"), RNG.standard_normal((8, 2))
-    first, second, last = model.maps
-    h, _ = second.forward(np.maximum(first.forward(x)[0], 0))
-    wanted, _ = last.forward(np.maximum(h, 0))
-    assert wanted.min() < 0
-    np.testing.assert_array_equal(model.forward(x)[0], wanted)
-
-
-def test_frequencies_of_llama_3_by_hand():
-    """A frequency with more than 4 rotations in 8 positions stays, one with less than 1 becomes a
-    tenth, and one in the middle becomes the mean of both."""
-    rotations = np.array([5, 4, 2.5, 1, 0.5])
-    f = 2 * math.pi * rotations / 8
-    found = Llama3Scaling(10.0, 1.0, 4.0, original_length=8).frequencies(f)
-    np.testing.assert_allclose(found, f * [1, 1, 0.55, 0.1, 0.1], rtol=1e-14)
 
 
 def test_softmax_by_hand_softmax_and_sigmoid_of_large_inputs():

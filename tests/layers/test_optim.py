@@ -97,40 +97,32 @@ def steps_of(make, start, gradients):
     return values
 
 
-def test_sgd_by_hand():
-    assert steps_of(lambda m: SGD(m, 0.1), 1.0, [2, -1]) == pytest.approx([0.8, 0.9])
+ROOT3 = math.sqrt(3)
+BY_HAND = [                     # (optimizer, first value, gradients, values after each step)
+    (lambda m: SGD(m, 0.1), 1.0, [2, -1], [0.8, 0.9]),
     # v = 2; v = 0.5 * 2 - 1 = 0; v = 0.5 * 0 + 4 = 4
-    found = steps_of(lambda m: SGD(m, 0.1, momentum=0.5), 1.0, [2, -1, 4])
-    assert found == pytest.approx([0.8, 0.8, 0.4])
-    found = steps_of(lambda m: SGD(m, 0.1, weight_decay=0.5), 1.0, [2])     # 1 - 0.1 (2 + 0.5)
-    assert found == pytest.approx([0.75])
-
-
-def test_nesterov_and_rmsprop_by_hand():
+    (lambda m: SGD(m, 0.1, momentum=0.5), 1.0, [2, -1, 4], [0.8, 0.8, 0.4]),
+    (lambda m: SGD(m, 0.1, weight_decay=0.5), 1.0, [2], [0.75]),            # 1 - 0.1 (2 + 0.5)
     # v = 2, step 2 + 0.5 * 2 = 3; v = 0.5 * 2 - 1 = 0, step -1
-    found = steps_of(lambda m: NesterovSGD(m, 0.1, momentum=0.5), 1.0, [2, -1])
-    assert found == pytest.approx([0.7, 0.8])
+    (lambda m: NesterovSGD(m, 0.1, momentum=0.5), 1.0, [2, -1], [0.7, 0.8]),
     # v = 0.25 * 4 = 1, step 2; v = 0.75 + 0.25 * 9 = 3, step 3 / sqrt(3)
-    found = steps_of(lambda m: RMSprop(m, 0.1, beta=0.75, eps=0.0), 1.0, [2, 3])
-    assert found == pytest.approx([0.8, 0.8 - 0.1 * 3**0.5])
-
-
-def test_adam_by_hand():
+    (lambda m: RMSprop(m, 0.1, beta=0.75, eps=0.0), 1.0, [2, 3], [0.8, 0.8 - 0.1 * ROOT3]),
     # The first step is lr g / (|g| + eps), whatever the size of g.
-    assert steps_of(lambda m: Adam(m, 0.1), 1.0, [5.0]) == pytest.approx([0.9])
-    assert steps_of(lambda m: Adam(m, 0.1), 1.0, [-1e-3]) == pytest.approx([1.1], abs=1e-5)
-    # Second step with betas 1/2: m = 1/2, then 1/4 - 1; v = 1/2, then 1/4 + 2; t = 2 divides
-    # both by 3/4: m_hat = -1, v_hat = 3.
-    found = steps_of(lambda m: Adam(m, 0.1, betas=(0.5, 0.5), eps=0.0), 1.0, [1.0, -2.0])
-    assert found == pytest.approx([0.9, 0.9 + 0.1 / math.sqrt(3)])
-
-
-def test_decay_of_adam_and_adamw_by_hand():
+    (lambda m: Adam(m, 0.1), 1.0, [5.0], [0.9]),
+    (lambda m: Adam(m, 0.1), 1.0, [-1e-3], [1 + 0.1 / (1 + 1e-5)]),
+    # m = 1/2, then 1/4 - 1; v = 1/2, then 1/4 + 2; t = 2 divides both by 3/4: -1 and 3
+    (lambda m: Adam(m, 0.1, betas=(0.5, 0.5), eps=0.0), 1.0, [1.0, -2.0], [0.9, 0.9 + 0.1 / ROOT3]),
     # Decoupled: theta shrinks by lr * decay and then moves by lr. Coupled: the decay is part of
     # the gradient, and the first step is lr whatever the gradient is.
-    assert steps_of(lambda m: AdamW(m, 0.1, weight_decay=0.5), 2.0, [7.0]) == pytest.approx([1.8])
-    assert steps_of(lambda m: Adam(m, 0.1, weight_decay=0.5), 2.0, [7.0]) == pytest.approx([1.9])
-    assert steps_of(lambda m: AdamW(m, 0.1, weight_decay=0.5), 2.0, [0.0]) == pytest.approx([1.9])
+    (lambda m: AdamW(m, 0.1, weight_decay=0.5), 2.0, [7.0], [1.8]),
+    (lambda m: Adam(m, 0.1, weight_decay=0.5), 2.0, [7.0], [1.9]),
+    (lambda m: AdamW(m, 0.1, weight_decay=0.5), 2.0, [0.0], [1.9]),
+]
+
+
+@pytest.mark.parametrize(("make", "first", "gradients", "values"), BY_HAND)
+def test_steps_by_hand(make, first, gradients, values):
+    assert steps_of(make, first, gradients) == pytest.approx(values)
 
 
 def test_decay_acts_on_everything_unless_it_is_told():
