@@ -6,16 +6,8 @@ from npdl.errors import require_positive
 
 try:
     from threadpoolctl import threadpool_info, threadpool_limits
-except ImportError:                     # it is part of the extra `train`
-    def threadpool_info():
-        return []
-
-    class threadpool_limits:
-        def __init__(self, limits):
-            pass
-
-        def restore_original_limits(self):
-            pass
+except ImportError:
+    threadpool_info = None              # it is part of the extra `train`
 
 
 class BLASThreads:
@@ -41,22 +33,25 @@ class BLASThreads:
     def __enter__(self):
         with self._lock:
             self._wanted.append(self.count)
-            limit = self._limit()
+            undo = self._limit()
             if len(self._wanted) == 1:
-                BLASThreads._undo = limit.restore_original_limits
+                BLASThreads._undo = undo
 
     def __exit__(self, *error):
         with self._lock:
             self._wanted.remove(self.count)
-            self._undo()
+            BLASThreads._undo()
             if self._wanted:
                 self._limit()
 
     def _limit(self):
-        """Limit each BLAS library to the smallest count of all active blocks."""
+        """Limit each BLAS library to the smallest count, and return a function that undoes it."""
+        if threadpool_info is None:
+            return lambda: None
         libraries = [info for info in threadpool_info() if info["user_api"] == "blas"]
         return threadpool_limits(limits={
-            info["prefix"]: min(info["num_threads"], *self._wanted) for info in libraries})
+            info["prefix"]: min(info["num_threads"], *self._wanted) for info in libraries
+        }).restore_original_limits
 
 
 ONE_BLAS_THREAD = BLASThreads(1)

@@ -50,7 +50,12 @@ def quantize(W, bits=4, rounding="floor", block=None):
     The step sizes have the dtype of W, or float32 if W is float16. The step size of a block of
     zeros is 0. Raises InputError for other options, and unless W has only finite floats.
     """
-    _check_options(bits, rounding, block)
+    checked_integer("bits", bits, 2, 16)
+    require_choice("rounding", rounding, ROUNDINGS)
+    if rounding == "nf4" and bits != 4:
+        raise InputError(f"bits = {bits} with rounding 'nf4'; NF4 has 16 levels, so give bits = 4")
+    if block is not None:
+        require_positive(block=block)
     if W.dtype.kind != "f" or W.size == 0:
         raise InputError(f"quantize: W is {describe(W)}; give floats, at least one")
     if not bool(xp.isfinite(W).all()):
@@ -173,12 +178,3 @@ def _split_blocks(array, block):
     filled = xp.zeros(-(-flat.size // block) * block, flat.dtype)
     filled[: flat.size] = flat
     return filled.reshape(-1, block)
-
-
-def _check_options(bits, rounding, block):
-    checked_integer("bits", bits, 2, 16)
-    require_choice("rounding", rounding, ROUNDINGS)
-    if rounding == "nf4" and bits != 4:
-        raise InputError(f"bits = {bits} with rounding 'nf4'; NF4 has 16 levels, so give bits = 4")
-    if block is not None:
-        require_positive(block=block)
