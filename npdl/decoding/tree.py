@@ -46,15 +46,15 @@ class Tree(Scorer):
         return self._rows([0]), [0]
 
     def advance(self, state, parents, tokens):
-        nodes = [self._child(state, p, t)[1] for p, t in zip(parents, tokens, strict=True)]
+        nodes = self._children(state, parents, tokens)
         return self._rows(nodes), nodes
 
     def is_leaf(self, state, parents, tokens):
-        nodes = [self._child(state, p, t)[1] for p, t in zip(parents, tokens, strict=True)]
-        return np.array([not self._nodes[node] for node in nodes], bool)
+        return np.array([not self._nodes[node] for node in self._children(state, parents, tokens)],
+                        bool)
 
-    def _child(self, state, parent, token):
-        return self._nodes[state[parent]][int(token)]
+    def _children(self, state, parents, tokens):
+        return [self._nodes[state[p]][int(t)][1] for p, t in zip(parents, tokens, strict=True)]
 
     def _rows(self, nodes):
         rows = np.full((len(nodes), len(self.vocab)), -math.inf)
