@@ -40,31 +40,25 @@ def enumerate_plainly(p, q, operator, orders, symmetric=False):
     return lines
 
 
-@pytest.mark.parametrize("p, q, operator, orders, r_train, seed, symmetric", [
-    (5, 3, "-", (2, 3), 0.3, 1, False), (4, 9, "*", (3,), 0.7, 2, False),
-    (5, 5, "/", (2, 3), 0.5, 4, False), (4, 1, "+", (2, 3), 0.5, 7, False),
-    (5, 7, "+", (2, 3), 0.4, 8, True), (6, 6, "*", (3,), 0.9, 9, True)])
-def test_order_and_split_match_plain_enumeration(p, q, operator, orders, r_train, seed, symmetric):
-    data = ModularArithmetic(p, operator, q, orders, r_train, seed, symmetric)
+@pytest.mark.parametrize("p, q, operator, orders, r_train, seed, symmetric, stratified", [
+    (5, 3, "-", (2, 3), 0.3, 1, False, False), (4, 9, "*", (3,), 0.7, 2, False, False),
+    (5, 5, "/", (2, 3), 0.5, 4, False, False), (4, 1, "+", (2, 3), 0.5, 7, False, False),
+    (5, 7, "+", (2, 3), 0.4, 8, True, False), (6, 6, "*", (3,), 0.9, 9, True, False),
+    *((5, 5, operator, (2, 3), 0.3, 4, False, True) for operator in "+-*/")])
+def test_order_and_split_match_plain_enumeration(p, q, operator, orders, r_train, seed, symmetric,
+                                                 stratified):
+    data = ModularArithmetic(p, operator, q, orders, r_train, seed, symmetric, stratified)
     lines = enumerate_plainly(p, q, operator, orders, symmetric)
     np.random.RandomState(seed).shuffle(lines)
-    cut = round(len(lines) * r_train)
     assert texts(data, data.equations) == lines
-    assert texts(data, data.train) == lines[:cut]
-    assert texts(data, data.validation) == lines[cut:]
     assert data.vocabulary.size == max(p, q) + 5
-
-
-@pytest.mark.parametrize("operator", "+-*/")
-def test_stratified_split_takes_its_share_of_each_order(operator):
-    data = ModularArithmetic(5, operator, orders=(2, 3), r_train=0.3, seed=4, stratified=True)
-    lines = enumerate_plainly(5, 5, operator, (2, 3))
-    np.random.RandomState(4).shuffle(lines)
-    two = [line for line in lines if line.endswith("PAD")]
-    three = [line for line in lines if not line.endswith("PAD")]
-    cut2, cut3 = round(len(two) * 0.3), round(len(three) * 0.3)
-    assert texts(data, data.train) == two[:cut2] + three[:cut3]
-    assert texts(data, data.validation) == two[cut2:] + three[cut3:]
+    groups = [[line for line in lines if line.endswith("PAD") == short] for short in (True, False)]
+    groups = groups if stratified else [lines]
+    train, validation = [], []
+    for group in groups:
+        cut = round(len(group) * r_train)
+        train, validation = train + group[:cut], validation + group[cut:]
+    assert texts(data, data.train) == train and texts(data, data.validation) == validation
 
 
 def test_tokens_padding_and_masks_by_hand():

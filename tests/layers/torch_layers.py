@@ -192,18 +192,16 @@ def block(own, P, x, *memory, name="", **masks):
     return functional_call(module.double(), block_weights(P, name), (x, *memory), masks)
 
 
-def stack(own, P, x, *memory, name="", **masks):
-    """Torch's layers in a row, and the last norm."""
+def stack(own, P, x, *memory, **masks):
+    """Return what torch's layers in a row give, with the last norm."""
     for i, layer in enumerate(own.blocks):
-        x = block(layer, P, x, *memory, name=f"{name}blocks.{i}.", **masks)
-    if f"{name}norm.gain" in P:
-        x = F.layer_norm(x, x.shape[-1:], P[f"{name}norm.gain"], P.get(f"{name}norm.bias"),
-                         own.norm.eps)
-    return x
+        x = block(layer, P, x, *memory, name=f"blocks.{i}.", **masks)
+    return layer_norm(own.norm, {"gain": P["norm.gain"], "bias": P["norm.bias"]}, x) if (
+        "norm.gain" in P) else x
 
 
 def reading(run):
-    """Theirs, of `run`, block or stack: of a sequence, or of one and a memory."""
+    """Return the function for `run`, block or stack: of a sequence, or of one and a memory."""
     def theirs(layer, P, x, *memory, mask=None, memory_mask=None, key_mask=None):
         if not memory:
             return run(layer, P, x, src_mask=hidden(mask), src_key_padding_mask=hidden(key_mask))
