@@ -65,11 +65,6 @@ class Unembedding(Layer):
                              "whose matrix the classifier should use")
         self.W = embedding.W
 
-    @property
-    def sizes(self):
-        """Return (D, V)."""
-        return self.W.shape[::-1]
-
     def forward(self, x):
         V, D = self.W.shape
         check_shape("Unembedding", x, f"(..., {D})")
