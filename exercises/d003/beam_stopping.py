@@ -144,7 +144,7 @@ def stops_early(tree):
     """Return True if the rule, with log-probability / length, stops before the best one."""
     steps = search(tree, stop=False, length_power=1.0).steps
     for step in steps:
-        live = [h.log_prob / step.length for h in step.kept if not h.complete]
+        live = [h.log_prob / len(h.tokens) for h in step.kept if not h.complete]
         if step.best is not None and max(live, default=-math.inf) <= step.best.score:
             return step.best.score < steps[-1].best.score - 1e-12
     return False
@@ -186,8 +186,8 @@ def definitions(say, step, answer, check, claim):
     check("all sequences together have probability 1; the best is npdl's exhaustive one",
           math.isclose(sum(p for _, p in done), 1)
           and math.isclose(math.exp(best_of_all(TREE).log_prob), done[0][1]))
-    kept = [step.finished for tree in TREES for step in search(tree, 4, stop=False).steps[:-1]]
-    complete = sum(map(bool, kept))
+    kept = [step.kept for tree in TREES for step in search(tree, 4, stop=False).steps[:-1]]
+    complete = sum(any(hypothesis.complete for hypothesis in beam) for beam in kept)
     claim("(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
           "of those that are not complete: the text forbids to expand these, the formula does not",
           judge(complete == 0, if_false="under-specified"),

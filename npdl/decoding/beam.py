@@ -33,16 +33,6 @@ class Step:
     eos: int | tuple | None = None
 
     @property
-    def length(self):
-        """Return the number of tokens of each kept hypothesis."""
-        return len(self.parents[0].tokens) + 1
-
-    @property
-    def finished(self):
-        """Return the kept hypotheses that are complete, which are not expanded again."""
-        return [hypothesis for hypothesis in self.kept if hypothesis.complete]
-
-    @property
     def pruned(self):
         """Return the expansions that were not kept, best first."""
         places, tokens, totals = best_expansions(self.parents, self.log_probs)

@@ -29,7 +29,7 @@ def test_a_finished_hypothesis_takes_one_place_in_one_step():
     tree = Tree({"a": (0.4, {"a": 0.6, "b": 0.4}), "b": (0.35, {"a": 0.9, "b": 0.1}), "</s>": 0.25},
                 vocab=["</s>", "a", "b"], probabilities=True)
     result = beam_search(tree, 3, 2, eos=END, stop=False)
-    assert [h.tokens for h in result.steps[0].finished] == [(END,)]
+    assert [h.tokens for h in result.steps[0].kept if h.complete] == [(END,)]
     assert [h.tokens for h in result.steps[0].kept] == [(1,), (2,), (END,)]
     assert [h.tokens for h in result.steps[1].parents] == [(1,), (2,)]
     assert len(result.steps[1].kept) == 3
