@@ -16,7 +16,13 @@ from npdl.backend import to_device, to_host, xp
 from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
-from npdl.errors import LARGEST_INTEGER, checked_ids, checked_integer, checked_tokens
+from npdl.errors import (
+    LARGEST_INTEGER,
+    checked_ids,
+    checked_integer,
+    checked_tokens,
+    require_positive,
+)
 from npdl.functions import log_softmax, not_infinite
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
@@ -45,12 +51,16 @@ class ModelScorer(Scorer):
 class Recomputed(ModelScorer):
     """The Scorer of any language model. It computes the whole sequence again at each step.
 
-    `prompt` is (S,), or (B, S) for B prompts of one length.
+    `prompt` is (S,), or (B, S) for B prompts of one length. If `window` is given, the model gets
+    only the last `window` tokens. Raises InputError for a window below 1.
     """
 
-    def __init__(self, model, prompt):
+    def __init__(self, model, prompt, window=None):
+        if window is not None:
+            require_positive(window=window)
         self.model = model
         self.prompt = checked_prompt(prompt)
+        self.window = window
 
     def start(self):
         return self._score(self.prompt)
@@ -59,7 +69,8 @@ class Recomputed(ModelScorer):
         return self._score(np.concatenate([state[parents], tokens[:, None]], 1))
 
     def _score(self, ids):
-        out, _ = self.model.forward(ids)
+        seen = ids if self.window is None else ids[:, -self.window :]
+        out, _ = self.model.forward(seen)
         logits = out[0] if isinstance(out, tuple) else out
         return self.scores(logits[:, -1]), ids
 

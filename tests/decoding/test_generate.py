@@ -159,21 +159,11 @@ def test_a_step_computes_one_position(monkeypatch):
 
 # Beyond the window
 
-class LastSix:
-    """A model that reads only the last 6 tokens."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def forward(self, ids):
-        return self.model.forward(ids[:, -6:])
-
-
 @pytest.mark.parametrize("options", GPTS[:3], ids=str)
 def test_past_max_len_the_window_slides(options):
     for model in (gpt(max_len=6, **options), llama(max_len=6)):
         for prompt in ([1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 1]):
-            assert_same_walk(make_scorer(model, prompt), Recomputed(LastSix(model), prompt), 12)
+            assert_same_walk(make_scorer(model, prompt), Recomputed(model, prompt, window=6), 12)
 
 
 def test_a_shorter_context_after_each_move():
@@ -198,6 +188,7 @@ def test_a_shorter_context_after_each_move():
     (lambda: CachedGPT(gpt(), [1], keep=16), "keep"),
     (lambda: CachedGPT(gpt(), [V]).start(), "allowed are 0 to 6"),
     (lambda: CarriedLSTM(lstm(), [-1]).start(), "contain -1"),
+    *((lambda n=n: Recomputed(gpt(), [1], window=n), "window") for n in (0, -1, 2.5, True)),
     (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
     (lambda: beam_search(CachedGPT(gpt(), [[1], [2]]), 2, 2), "from one prompt"),
     (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
