@@ -71,8 +71,8 @@ def answer(study):
     return f"""
 **(c) Which model gains more from more training data?** The GPT generalises with less data: with
 {fewer} of {len(lstm.seeds)} seeds, it needs fewer training equations than the LSTM. At r_train =
-0.4 the GPT's mean A_val is {at[0]}, and the LSTM's is {at[1]}. In L_val neither model clearly scales better.
-Each additional 0.1 of r_train reduces L_val to about a quarter: to
+0.4 the GPT's mean A_val is {at[0]}, and the LSTM's is {at[1]}. In L_val neither model clearly
+scales better. Each additional 0.1 of r_train reduces L_val to about a quarter: to
 {estimate(factor[1], logarithmic=True)} of its value for the GPT, and to
 {estimate(factor[0], logarithmic=True)} for the LSTM.
 

@@ -179,7 +179,7 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "takes the option 'mask'"),
     "a window of no length": (lambda: draw_windows(np.arange(9), 0, 2, 1), "block = 0"),
     "a window below no length": (lambda: draw_windows(np.arange(9), -1, 2, 1), "block = -1"),
-    "a window as long as the text": (lambda: draw_windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
+    "a window as long as the text": (lambda: draw_windows(np.arange(9), 9, 2, 1), "block = 9"),
     **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
        for share in (-0.5, 0, 1.5, NAN, None)},
     "a source's mask of integers": (lambda: RecomputedSeq2Seq(
