@@ -14,7 +14,7 @@ import pytest
 from npdl.__main__ import main
 from npdl.study.homework import commands, sandbox
 from npdl.study.homework.exercise import Exercise
-from npdl.study.homework.grading import Grader, format_points, grade_class
+from npdl.study.homework.grading import Grader, grade_class, total_grade
 from npdl.study.homework.handout import write_homework
 from npdl.study.homework.submissions import list_submissions, read_file
 from tests.study.test_homework import solve
@@ -158,7 +158,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
         archive.writestr("__MACOSX/linear.py", "")
     (folder / "broken.zip").write_bytes(b"PK")
     found = grade_class(folder, Grader(homework[0], SEALED), tmp_path / "grades")
-    points = {name: format_points(grades) for name, grades in found.items()}
+    points = {name: str(total_grade(grades)) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")

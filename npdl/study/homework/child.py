@@ -15,7 +15,7 @@ from npdl.cli.process import set_limits
 from npdl.study.check import differences
 from npdl.study.check.samples import find_layer_classes
 from npdl.study.homework.answers import InvalidFile, load_class, run_layers
-from npdl.study.homework.home import describe_wrong_lines
+from npdl.study.homework.home import blame_first_wrong, format_lines
 from npdl.study.homework.sandbox import MOST_ANSWERED, restrict_system_calls
 
 MEMORY = 1 << 30            # memory limit in bytes
@@ -37,7 +37,6 @@ def main():
         _read_sources()
     else:
         _remove_answers(task)
-    answer = describe_wrong_lines if task["find_line"] else run_layers
     out = open(os.dup(1), "w")
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
     for number in (1, 2):                   # code may write to the descriptors 1 and 2
@@ -48,7 +47,8 @@ def main():
     try:
         questions = pickle.loads(task["questions"])
         load_class(questions, task["submitted"], task["file"], task["name"])
-        answers = answer(questions, task["file"])
+        answers = {"line": format_lines(blame_first_wrong(questions))} if task["find_line"] else \
+            run_layers(questions, task["file"])
     except InvalidFile as error:
         answers = {"refused": str(error)}
     out.write(json.dumps(answers, default=np.ndarray.tolist))

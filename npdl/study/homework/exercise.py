@@ -5,71 +5,48 @@ The file of the exercise also contains the forward of the layer, which a student
 
 import ast
 import copy
-import functools
 import inspect
 import re
 import textwrap
-from dataclasses import dataclass
 
 import numpy as np
 
 from npdl.backend import stream
-from npdl.study.check.samples import make_sample_builders, to_float64
-from npdl.study.check.target import find_class
+from npdl.study.check.samples import make_sample_builders, sample, to_float64
+from npdl.study.check.target import find_npdl_class
 from npdl.study.homework.answers import FIRST, SECOND
 from npdl.study.trees import copy_tree, draw_upstream, leaves
 
 
-@dataclass(frozen=True)
 class Exercise:
-    """An exercise, in which a student writes the backward of npdl's class `name`."""
+    """An exercise, in which a student writes the backward of a layer of npdl.
 
-    name: str
+    cls        the class of npdl
+    name       its name
+    file       the name of the student's file, such as gru_cell.py for GRUCell
+    methods    the names of the methods to write: "backward", and others that contain this word
+    functions  functions that the student writes, too, because the methods call them, such as
+               softmax_backward for Softmax; none if the layer contains other layers
+    blanks     npdl's own methods and functions, which the student has to write
+    """
 
-    @functools.cached_property
-    def cls(self):
-        """Return the class of npdl."""
-        return find_class(self.name)
-
-    @property
-    def file(self):
-        """Return the name of the student's file, such as gru_cell.py for GRUCell."""
+    def __init__(self, layer):
+        self.cls = find_npdl_class(layer)
+        self.name = self.cls.__name__
         words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name)
-        return f"{words.lower()}.py"
-
-    @functools.cached_property
-    def methods(self):
-        """Return the names of the methods to write: "backward", and others that contain it."""
-        return sorted((n for n in dir(self.cls) if "backward" in n), key=lambda n: n != "backward")
-
-    @functools.cached_property
-    def functions(self):
-        """Return functions that the student writes, too, such as softmax_backward for Softmax.
-
-        The methods call these functions. For a layer that contains other layers, the list is empty.
-        """
-        if any(self.first_question["layer"].children()):
-            return []
+        self.file = f"{words.lower()}.py"
+        self.methods = sorted((name for name in dir(self.cls) if "backward" in name),
+                              key=lambda name: name != "backward")
         methods = [getattr(self.cls, name) for name in self.methods]
-        called = {name: method.__globals__.get(name) for method in methods
-                  for name in method.__code__.co_names if name.endswith("_backward")}
-        return [function for function in called.values() if inspect.isfunction(function)]
+        has_parts = any(sample(self.cls)[0].children())
+        self.functions = [] if has_parts else _find_called_backwards(methods)
+        self.blanks = methods + self.functions
 
     @property
     def solution(self):
         """Return npdl's source of the methods to write."""
         return "\n".join(textwrap.dedent(inspect.getsource(getattr(self.cls, name)))
                          for name in self.methods)
-
-    @property
-    def blanks(self):
-        """Return npdl's own methods and functions, which the student has to write."""
-        return [*(getattr(self.cls, name) for name in self.methods), *self.functions]
-
-    @functools.cached_property
-    def first_question(self):
-        """Return the first question of the student's tests (`make_questions`)."""
-        return self.make_questions(0)[FIRST]
 
     def make_questions(self, seed):
         """Return the test cases, {case: question}; npdl.study.check.examples specifies their sizes.
@@ -121,15 +98,10 @@ def _copy_method(method):
     return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
 
 
-def parse_function(function):
-    """Return the syntax tree of a function."""
-    return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-
-
 def _format_blank(function, exercise):
     """Return the source of a function whose body is replaced by hints and NotImplementedError."""
     source, name, doc = inspect.getsource(function), function.__name__, inspect.getdoc(function)
-    lines = [f"def {name}({ast.unparse(parse_function(function).args)}):"]
+    lines = [f"def {name}{inspect.signature(function)}:"]
     if doc and "=" not in doc:                          # an equation may be the answer
         lines += textwrap.indent(f'"""{doc}"""', "    ").splitlines()
     if name == "backward":
@@ -141,29 +113,27 @@ def _format_blank(function, exercise):
 
 def _make_hints(exercise):
     """Return sentences such as "Return dx." or "You may use softmax_backward."."""
-    question = exercise.first_question
-    layer, inputs = question["layer"], question["inputs"]
-    returned = [f"d{name}" for name, value in zip(question["names"], inputs, strict=False)
-                if any(True for _ in leaves(value))]
-    own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
-    parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
-    usable = {f"{function.__globals__[name].__module__}.{name}"
-              for function in exercise.functions or exercise.blanks
-              for name in function.__code__.co_names
-              if name.endswith("_backward") and name in function.__globals__}
-    hints = {"Return": returned or ["None"], "Add the gradients of the parameters to": own,
-             "Call the backward of": parts, "You may use": sorted(usable)}
+    layer, inputs, _ = sample(exercise.cls)
+    names = list(inspect.signature(exercise.cls.forward).parameters)[1:]
+    returned = [f"d{name}" for name, value in zip(names, inputs, strict=False)
+                if any(leaves(value))]
     argument = list(inspect.signature(exercise.cls.backward).parameters)[1]
     if argument in returned:            # the states before and after a step have the same name
-        start, *_, end = parse_function(exercise.cls.forward).body
-        returned[returned.index(argument)] = _format_gradients(start.targets[0])
-        hints[f"{argument} is the pair"] = [_format_gradients(end.value.elts[0])]
+        returned[returned.index(argument)] += " of the state before the step"
+    own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
+    parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
+    usable = _find_called_backwards(exercise.functions or exercise.blanks)
+    hints = {"Return": returned or ["None"], "Add the gradients of the parameters to": own,
+             "Call the backward of": parts,
+             "You may use": sorted(f"{one.__module__}.{one.__name__}" for one in usable)}
     return [f"{hint} {', '.join(items)}." for hint, items in hints.items() if items]
 
 
-def _format_gradients(names):
-    """Return "(dh, dc)" for the syntax tree of (h, c)."""
-    return f"({', '.join(f'd{name.id}' for name in names.elts)})"
+def _find_called_backwards(functions):
+    """Return the functions with names such as softmax_backward that some functions call."""
+    called = {name: function.__globals__.get(name) for function in functions
+              for name in function.__code__.co_names if name.endswith("_backward")}
+    return [function for function in called.values() if inspect.isfunction(function)]
 
 
 def _format_imports(cls, given, shown):
@@ -175,7 +145,8 @@ def _format_imports(cls, given, shown):
     """
     names = {}                                          # {module: names that are used}
     for function in given + shown:
-        used = {n.id for n in ast.walk(parse_function(function)) if isinstance(n, ast.Name)}
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         names.setdefault(function.__module__, set()).update(
             used & function.__globals__.keys() - {one.__name__ for one in shown})
     lines = [f"from {module} import {', '.join(sorted(used))}"

@@ -51,7 +51,10 @@ class Grade:
         return sum(not reason for reason in self.points.values())
 
     def __str__(self):
-        return "not graded" if self.not_graded else f"{self.earned} of {len(self.points)}"
+        """Return "3 of 5", or "not graded" with the reason."""
+        if self.not_graded:
+            return f"not graded: {self.not_graded}"
+        return f"{self.earned} of {len(self.points)}"
 
     def list_reasons(self):
         """Return a list of sentences: why points are lost, or why the exercise is not graded."""
@@ -108,17 +111,12 @@ def total_grade(grades):
                            for exercise, grade in grades.items() if grade.not_graded))
 
 
-def format_points(grades):
-    """Return the points for {exercise: Grade} as text: "3 of 5", or why there is no grade."""
-    whole = total_grade(grades)
-    return f"{whole}: {whole.not_graded}" if whole.not_graded else str(whole)
-
-
 def format_feedback(name, grades):
     """Return the feedback page of a student."""
-    lines = [f"{name}: {format_points(grades)}"]
+    lines = [f"{name}: {total_grade(grades)}"]
     for exercise, grade in grades.items():
-        lines += ["", f"{exercise}: {grade}", *(f"  {reason}" for reason in grade.list_reasons())]
+        lines += ["", f"{exercise}: {grade}"]
+        lines += [f"  {reason}" for reason in format_reasons(grade.points)]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
     return "\n".join(lines) + "\n"
 
@@ -161,7 +159,7 @@ def grade_class(folder, grader, out):
             write_text(out / "feedback" / f"{file}.txt", format_feedback(name, grades))
             # Excel needs the first character
             write_text(out / "grades.csv", "\ufeff" + format_csv(graded, references))
-            print(f"{name}: {format_points(grades)}", flush=True)
+            print(f"{name}: {total_grade(grades)}", flush=True)
     return graded
 
 
@@ -171,11 +169,13 @@ def write_results(path, place, grader):
     Raises InputError if the submission can't be graded. Then no results are written, and Gradescope
     reports that the autograder failed.
     """
-    grades = grader.grade({Path(place).name: Path(place)})
-    if total_grade(grades).not_graded:
-        raise InputError(f"{place}: {format_points(grades)}")
+    name = Path(place).name
+    grades = grader.grade({name: Path(place)})
+    total = total_grade(grades)
+    if total.not_graded:
+        raise InputError(f"{place}: {total}")
     tests = [{"name": point, "score": int(not reason), "max_score": 1, "output": reason}
-             for point, reason in total_grade(grades).points.items()]
-    write_json(Path(path), {"tests": tests, "output": format_feedback(Path(place).name, grades),
+             for point, reason in total.points.items()]
+    write_json(Path(path), {"tests": tests, "output": format_feedback(name, grades),
                             "output_format": "text", "stdout_visibility": "hidden"})
-    return format_points(grades)
+    return str(total)

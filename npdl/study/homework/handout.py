@@ -8,7 +8,6 @@ from pathlib import Path
 import npdl
 from npdl.errors import InputError
 from npdl.files import read_json
-from npdl.study.check.target import find_npdl_class
 from npdl.study.homework.answers import ADD, KEEP, TOLERANCE
 from npdl.study.homework.exercise import Exercise
 
@@ -53,8 +52,7 @@ def write_homework(out, layers=None, is_exam=False):
     Raises InputError if the folder isn't empty, or if a name is not that of a layer of npdl.
     """
     out = check_new_folder(out)
-    names = [find_npdl_class(layer).__name__ for layer in layers or LAYERS]
-    exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}
+    exercises = {one.name: one for one in map(Exercise, layers or LAYERS)}
     texts = {one.file: one.format_file() for one in exercises.values()} | {
         "README.md": _readme(exercises, is_exam),
         "test_homework.py": (TEMPLATES / "test_homework.py").read_text(),

@@ -24,7 +24,7 @@ def find_problems(name):
             points = answers.award_points(answers.run_layers(questions, str(path)), wanted)
             reasons = answers.format_reasons(points)
             if reasons not in ([], [answers.BLANK]) and (report := blame_first_wrong(questions)):
-                reasons += ["", f"most likely wrong: {_format_lines(report)}"
+                reasons += ["", f"most likely wrong: {format_lines(report)}"
                             if is_exam and report.line else str(report)]
     except (answers.InvalidFile, InputError, OSError) as error:
         return str(error)
@@ -41,13 +41,10 @@ def blame_first_wrong(questions):
     return None
 
 
-def describe_wrong_lines(questions, file):
-    """Return {"line": text} with the lines that are most likely wrong, or "" for none."""
-    report = blame_first_wrong(questions)
-    return {"line": _format_lines(report) if report and report.line else ""}
-
-
-def _format_lines(report):
+def format_lines(report):
+    """Return a Blame's incorrect line, or lines that it names as alternatives; "" for none."""
+    if report is None or not report.line:
+        return ""
     others = [(n, linecache.getline(report.file, n)) for n, _ in report.alternatives]
     return ", or ".join(f"line {number}, `{source.strip()}`"
                         for number, source in [(report.line, report.source), *others])
