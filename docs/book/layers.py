@@ -12,7 +12,7 @@ from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.samples import make_sample_builders, sample
 from npdl.study.check.target import find_npdl_class
 from npdl.study.step.show_html import format_page
-from npdl.study.step.step import step
+from npdl.study.step.step import PHASES, step
 
 STEP_HEAD = Path(__file__).parent / "static" / "step-frame.html"
 TABLE_HEAD = """| layer | gradient checks | largest relative error | gradient |
@@ -50,7 +50,7 @@ def record_layer(name):
 
 def make_step_page(name):
     """Return the HTML page that `python -m npdl step NAME --html` writes, for use in the book."""
-    page = format_page(record_layer(name))
+    page = format_page(record_layer(name), PHASES)
     # its icon, which the page's policy would block
     page = page.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)
     return page.replace("</head>", STEP_HEAD.read_text(encoding="utf-8") + "</head>")

@@ -1,5 +1,6 @@
 """step: what each statement wrote, which values are right, and how it is shown."""
 
+import contextlib
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from npdl.study.check.samples import find_layer_classes, sample
 from npdl.study.step import record
 from npdl.study.step.pictures import Summary
 from npdl.study.step.show_html import format_page
+from npdl.study.step.step import PHASES
 from tests.tools import slow
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +26,8 @@ X = np.random.default_rng(0).standard_normal((5, 3))
 
 
 def shown(walk, *phases):
-    walk.show(*phases, file=(out := io.StringIO()))
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        walk.show(*phases)
     return out.getvalue()
 
 
@@ -224,9 +227,11 @@ def test_colours_are_used_in_a_terminal_only(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     walk = step(LayerNorm(3), X)
-    walk.show(file=(terminal := Terminal()))
+    with contextlib.redirect_stdout(Terminal()) as terminal:
+        walk.show()
     monkeypatch.setenv("NO_COLOR", "1")
-    walk.show(file=(without := Terminal()))
+    with contextlib.redirect_stdout(Terminal()) as without:
+        walk.show()
     assert "\033" in terminal.getvalue() and without.getvalue() == shown(walk)
     assert "\033" not in shown(walk) and "backward" not in shown(walk, ("forward",))
 
@@ -296,7 +301,7 @@ class Hostile(Layer):
 
 
 def test_source_and_exceptions_cannot_break_the_page():
-    text = format_page(step(Hostile(), np.ones((2, 2))))
+    text = format_page(step(Hostile(), np.ones((2, 2))), PHASES)
     assert text.count("</script>") == 2 and "<!--" not in text
     lines = page_data(text)["functions"][0]["lines"]
     assert any("&lt;/script&gt;&lt;b&gt;&amp;amp;" in line[1] for line in lines)

@@ -1,4 +1,4 @@
-"""Decide which statements of a Recording are shown.
+"""Decide which recorded statements are shown.
 
 Two kinds of statements are left out: statements that only rename or pass on existing values, and
 the statements of short helper functions. Statements that are wrong or that raised an exception are
@@ -54,4 +54,3 @@ def _is_folded(call):
             return True
         call = call.parent
     return False
-

@@ -46,10 +46,11 @@ class Mark:
 
 
 class Marks:
-    """Sets the marks of the values that backward wrote in a Recording.
+    """Sets the marks of the values that backward wrote.
 
-    runs      Runs, which rerun the layer; the comparison ends when their budget is spent
-    is_wrong  True if a gradient of the layer is wrong
+    recording  the Recorder, after its run
+    runs       Runs, which rerun the layer; the comparison ends when their budget is spent
+    is_wrong   True if a gradient of the layer is wrong
     """
 
     def __init__(self, recording, runs, is_wrong):

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SIDE = 16                   # the largest number of rows and columns of a picture
+SIDE = 16                   # the largest number of rows and columns of a picture; a larger array is
+                            # shown by a sample of its rows and columns
 FEW = 48                    # the entries of arrays with at most this many entries are shown
 
 
 @dataclass
 class Summary:
-    """The summary of an array. Only finite entries count for norm, low, high and scale.
+    """The summary of an array. Only finite entries count for norm, low and high.
 
     norm       the Euclidean norm
     low, high  the smallest and the largest entry
     nan, inf   the number of NaN and of infinite entries
-    cells      a small picture: the matrix of the means of blocks; NaN if no entry is finite
-    scale      the largest magnitude
+    cells      a small picture: a matrix of at most SIDE x SIDE entries
     values     the entries as a matrix if there are at most FEW, else None
     """
 
@@ -29,7 +29,6 @@ class Summary:
     nan: int
     inf: int
     cells: np.ndarray
-    scale: float
     values: np.ndarray | None
 
     @classmethod
@@ -37,12 +36,17 @@ class Summary:
         array = np.asarray(array)
         rows = np.atleast_1d(array)
         matrix = rows.reshape(-1, rows.shape[-1]) if array.size else np.zeros((0, 0))
+        places = [np.rint(np.linspace(0, n - 1, min(n, SIDE))).astype(int) for n in matrix.shape]
         good = array[np.isfinite(array)]
         low, high = (float(good.min()), float(good.max())) if good.size else (np.nan, np.nan)
-        scale = max(abs(low), abs(high)) if good.size else 0.0
         return cls(array.shape, str(array.dtype), float(np.sqrt(good @ good)), low, high,
-                   int(np.isnan(array).sum()), int(np.isinf(array).sum()), _average_blocks(matrix),
-                   scale, matrix.copy() if array.size <= FEW else None)
+                   int(np.isnan(array).sum()), int(np.isinf(array).sum()), matrix[np.ix_(*places)],
+                   matrix.copy() if array.size <= FEW else None)
+
+    @property
+    def scale(self):
+        """Return the largest magnitude, or 0 if no entry is finite."""
+        return 0.0 if np.isnan(self.low) else max(abs(self.low), abs(self.high))
 
     def format_line(self):
         """Return one line of text, such as "(3, 5)  norm 4.7, min -1.2, max 2.1"."""
@@ -78,21 +82,3 @@ def find_arrays(nested, path="", depth=8):
 def summarise_arrays(nested):
     """Return [(path, Summary)] of the float arrays in nested tuples and lists."""
     return [(path, Summary.from_array(array)) for path, array in find_arrays(nested)]
-
-
-def _average_blocks(matrix):
-    """Divide a matrix into at most SIDE x SIDE blocks, and return the matrix of their means."""
-    if 0 in matrix.shape:
-        return np.zeros((1, 1))
-    finite = np.isfinite(matrix)
-    count, total = _sum_blocks(finite.astype(float)), _sum_blocks(np.where(finite, matrix, 0.0))
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def _sum_blocks(matrix):
-    """Return the sums of a matrix's blocks, a matrix of at most SIDE x SIDE cells."""
-    for axis in (0, 1):
-        length = matrix.shape[axis]
-        starts = np.linspace(0, length, min(length, SIDE) + 1).astype(int)[:-1]
-        matrix = np.add.reduceat(matrix, starts, axis)
-    return matrix

@@ -49,16 +49,12 @@ class Call:
     parent: "Call | None" = None
     line: object = None
     iterations: tuple = ()
-    arguments: dict = field(init=False)
+    arguments: dict = field(default_factory=dict)
     returned: object = None
     pairs: list = field(default_factory=list)
     ran: Counter = field(default_factory=Counter)
     reads: dict = field(default_factory=dict)
     keys: dict = field(default_factory=dict)
-
-    def __post_init__(self):
-        taken = self.code.co_varnames[: self.code.co_argcount]
-        self.arguments = {name: self.names.get(name) for name in taken}
 
     @property
     def name(self):
@@ -109,22 +105,6 @@ class Step:
     error: object = None
 
 
-class Recording:
-    """All Calls and Steps of forward and backward.
-
-    cut    the phases of which only the first MOST_STEPS steps are recorded
-    error  the exception that the layer raised, or None
-    """
-
-    def __init__(self):
-        self.steps, self.calls, self.cut, self.error = [], [], [], None
-        self.call_of = {}           # {key of a value in forward: its Call}
-        self.values = {}            # {key of a value in backward: a copy}
-
-    def steps_of(self, phase):
-        return [step for step in self.steps if step.call.phase == phase]
-
-
 class StatementRewrite(Rewrite):
     """A Rewrite that also calls the hook when a function begins, and after each statement.
 
@@ -160,33 +140,41 @@ class StatementRewrite(Rewrite):
 class Recorder(Watch):
     """A Watch that records the statements of the functions that `work()` runs.
 
-    marked  the WatchedFunction and the Statements that the hook reports
+    steps, calls  the Steps and the Calls of forward and backward
+    cut           the phases of which only the first MOST_STEPS steps are recorded
+    error         the exception that the layer raised, or None
+    call_of       {key of a value in forward: its Call}
+    values        {key of a value in backward: a copy}
+    marked        the WatchedFunctions and the Statements that the hook reports
+    frames        {frame: Call} of the calls of the phase
     """
 
     rewriter = StatementRewrite
 
     def __init__(self, work):
-        self.recording, self.marked, self.is_recording = Recording(), [], False
-        self.frames = {}            # {frame: Call} of the calls of the phase
+        self.steps, self.calls, self.cut, self.error = [], [], [], None
+        self.call_of, self.values, self.marked, self.frames = {}, {}, [], {}
         super().__init__(work, True)
         self.read = [one.line and one.text in find_reads(one.line.node) and one.text
                      for one in self.expressions]
 
+    def steps_of(self, phase):
+        return [step for step in self.steps if step.call.phase == phase]
+
     def run(self, forward, backward):
-        """Run backward(forward()) and return the Recording."""
+        """Run backward(forward()) and record it."""
         try:
             self._begin_phase("forward")
             returned = forward()
             self._begin_phase("backward")
             backward(returned)
         except Exception as error:
-            self.recording.error = error
+            self.error = error
             self._add_exception_steps(error)
         finally:
-            self.recording.values = self.seen
+            self.values = self.seen
             self.stop()
             self.frames.clear()
-        return self.recording
 
     def _begin_phase(self, phase):
         self.stop()
@@ -223,15 +211,17 @@ class Recorder(Watch):
 
     def _add_call(self, function, frame):
         """Add the Call of a function that begins."""
-        call = Call(self.phase, function, frame.f_code, dict(frame.f_locals))
+        code, names = frame.f_code, dict(frame.f_locals)
+        call = Call(self.phase, function, code, names, arguments={
+            name: names.get(name) for name in code.co_varnames[: code.co_argcount]})
         caller = self._find_recorded_frame(frame.f_back)
         if caller is not None:
             call.parent = self.frames[caller]
             call.line = call.parent.function.find_line(caller.f_lineno)
             call.iterations = self._find_iterations(call.parent, call.line, caller.f_locals)
         if self.phase == "backward":
-            call.pairs = find_forward_calls(call, self.recording.calls)
-        self.recording.calls.append(call)
+            call.pairs = find_forward_calls(call, self.calls)
+        self.calls.append(call)
         self.frames[frame] = call
 
     def _note_value(self, number, keys, value, call):
@@ -240,7 +230,7 @@ class Recorder(Watch):
             return
         line, source = self.expressions[number].line, self.read[number]
         if self.phase == "forward":
-            self.recording.call_of.update(dict.fromkeys(keys, call))
+            self.call_of.update(dict.fromkeys(keys, call))
         elif self.expressions[number].root:
             call.keys.setdefault(line, []).extend(keys)
         if source and source not in call.reads.setdefault(line, {}):
@@ -273,11 +263,11 @@ class Recorder(Watch):
         """Add a Step without its Writes, and return it."""
         step = Step(call, line, self._find_iterations(call, line, names),
                     reads=call.reads.pop(line, {}), keys=call.keys.pop(line, []))
-        self.recording.steps.append(step)
+        self.steps.append(step)
         call.ran[line] += 1
         self.count += 1
         if self.count == MOST_STEPS:
-            self.recording.cut.append(self.phase)
+            self.cut.append(self.phase)
             self.is_recording = False
         return step
 

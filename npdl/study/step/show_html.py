@@ -14,7 +14,7 @@ from npdl.study.trace.statements import split_comments
 PARTS = Path(__file__).parent / "page"
 
 
-def format_page(walk, phases=("forward", "backward")):
+def format_page(walk, phases):
     """Return the page of a Walk as HTML text."""
     read = {name: (PARTS / name).read_text(encoding="utf-8")
             for name in ("page.html", "page.css", "draw.js", "page.js")}
@@ -25,11 +25,11 @@ def format_page(walk, phases=("forward", "backward")):
     )
 
 
-def format_frame(walk):
-    """Return the page in an iframe, which a notebook shows."""
-    return (f'<iframe title="{html.escape(walk.title)}, line by line" sandbox="allow-scripts" '
+def format_frame(title, page):
+    """Return a page in an iframe, which a notebook shows."""
+    return (f'<iframe title="{html.escape(title)}, line by line" sandbox="allow-scripts" '
             'style="width:100%;height:44rem;border:1px solid #8884" '
-            f'srcdoc="{html.escape(format_page(walk))}"></iframe>')
+            f'srcdoc="{html.escape(page)}"></iframe>')
 
 
 def _collect_data(walk, phases):

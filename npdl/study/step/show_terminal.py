@@ -11,23 +11,17 @@ RESET, BOLD, DIM, RED, GREEN, YELLOW = (f"\033[{n}m" for n in (0, 1, 2, 31, 32, 
 COLOURS = {"right": GREEN, "upstream": YELLOW, "wrong": RED}
 
 
-class Paint:
-    """A function paint(text, code) that colours text if the output `file` is a terminal."""
-
-    def __init__(self, file):
-        self.on = (hasattr(file, "isatty") and file.isatty() and not os.environ.get("NO_COLOR")
+def print_walk(walk, phases):
+    """Print every step of a Walk."""
+    is_coloured = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
                    and os.environ.get("TERM") != "dumb")
 
-    def __call__(self, text, code=""):
+    def paint(text, code=""):
         text = printable(text, "\n")
-        return code + text + RESET if self.on and code else text
+        return code + text + RESET if is_coloured and code else text
 
-
-def print_walk(walk, phases=("forward", "backward"), file=None):
-    """Print every step of a Walk."""
-    file = file or sys.stdout
-    for line in _format_walk(walk, phases, Paint(file)):
-        print(line, file=file)
+    for line in _format_walk(walk, phases, paint):
+        print(line)
 
 
 def _format_walk(walk, phases, paint):

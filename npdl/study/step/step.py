@@ -23,6 +23,7 @@ from npdl.study.step.show_terminal import print_walk
 from npdl.study.trace.runs import Budget, Runs, run_forward_backward, silence_warnings
 from npdl.study.trees import copy_tree, restore_values
 
+PHASES = "forward", "backward"
 WORK = 9_000_000            # values that the comparison of single lines may compute; a larger
                             # number compares more lines, but takes longer
 
@@ -32,7 +33,7 @@ class Walk:
     """The result of `step`.
 
     title      the name of the layer's class
-    recording  the Recording; `recording.steps` are the statements
+    recording  the Recorder; `recording.steps` are the statements
     finals     the Row of each gradient (npdl.study.check.verdicts)
     notes      sentences for the reader
     """
@@ -42,16 +43,16 @@ class Walk:
     finals: list = field(default_factory=list)
     notes: list = field(default_factory=list)
 
-    def show(self, phases=("forward", "backward"), file=None):
+    def show(self, phases=PHASES):
         """Print every statement with its arrays."""
-        print_walk(self, phases, file)
+        print_walk(self, phases)
 
-    def to_html(self, path, phases=("forward", "backward")):
+    def to_html(self, path, phases=PHASES):
         """Write an interactive page to a file and return its path. The page needs no other file."""
         return write_text(path, format_page(self, phases))
 
     def _repr_html_(self):
-        return format_frame(self)
+        return format_frame(self.title, format_page(self, PHASES))
 
     def __repr__(self):
         names = ", ".join(row.name for row in self.finals if row.right is False)
@@ -59,7 +60,7 @@ class Walk:
         return (f"{self.title}: {len(self.steps())} statements{wrong}; .show() prints them, "
                 ".to_html(path) writes a page")
 
-    def steps(self, phases=("forward", "backward")):
+    def steps(self, phases=PHASES):
         """Return the steps that are shown, as npdl.study.step.fold decides.
 
         If it leaves out all steps of a phase, all steps that wrote an array are shown.
@@ -92,21 +93,21 @@ def step(layer, *inputs, seed=0, **options):
         result = check_gradients(subject)
     is_wrong, used = result.used is not None, result.used or subject.paths
     dout = subject.copy_upstream(used)
-    recorder = Recorder(lambda: run_forward_backward(subject, dout))
+    recording = Recorder(lambda: run_forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
     with silence_warnings(), restore_values(subject.params.values(), subject.inputs):
-        recording = recorder.run(subject.run, lambda returned: subject.layer.backward(
+        recording.run(subject.run, lambda returned: subject.layer.backward(
             copy_tree(dout), returned[1]))
     walk = Walk(title, recording, notes=list(result.notes))
     walk.notes += [f"only the first {len(recording.steps_of(phase))} statements of {phase} are "
                    "recorded; all gradients are compared" for phase in recording.cut]
-    if recorder.without_source:
-        walk.notes.append(f"no source was found for {', '.join(recorder.without_source)}, so their "
-                          "statements are not shown")
+    if recording.without_source:
+        walk.notes.append(f"no source was found for {', '.join(recording.without_source)}, so their"
+                          " statements are not shown")
     if result.rows and recording.error is None:
         walk.finals = result.rows
-        _mark_steps(walk, Runs(result.check, used, Budget(WORK), recorder), is_wrong)
+        _mark_steps(walk, Runs(result.check, used, Budget(WORK), recording), is_wrong)
     return walk
 
 
@@ -115,8 +116,9 @@ def _walk_forward(title, layer, inputs, options, error):
     def forward():
         return layer.forward(*inputs, **options)
 
+    recording = Recorder(forward)
     with silence_warnings():
-        recording = Recorder(forward).run(forward, lambda returned: None)
+        recording.run(forward, lambda returned: None)
     if isinstance(error, Uncheckable):
         return Walk(title, recording, notes=[str(error)])
     recording.error = error
