@@ -269,6 +269,19 @@ def test_a_call_that_npdl_guessed_is_a_question_and_no_mistake():
     assert "backward accepts neither their gradients together" in report.diagnosis
 
 
+@pytest.mark.parametrize("source", [
+    "def f_forward(x):\n    return x * x, x\ndef f_backward(dy, x):\n    dx = 2 * x * dy\n",
+    "class f:\n    def forward(self, x):\n        self.x = x\n        return x * x\n"
+    "    def backward(self, dy):\n        dx = 2 * self.x * dy\n"])
+def test_a_missing_return_is_asked_about_at_the_last_line_of_the_students_backward(
+        tmp_path, capsys, source):
+    (tmp_path / "mine.py").write_text(source)
+    assert main(["blame", f"{tmp_path / 'mine.py'}:f", "--input", "x=2,3"]) == 1
+    said = capsys.readouterr().out
+    last = source.count("\n")
+    assert f"mine.py:{last} in f" in said and "backward returns nothing: a return is miss" in said
+
+
 def test_npdls_own_rejection_of_inputs_is_raised():
     with pytest.raises(InputError):
         blame(npdl.Linear(3, 2), X)

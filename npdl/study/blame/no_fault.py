@@ -9,7 +9,7 @@ import functools
 import numpy as np
 
 from npdl.study.blame.report import Blame, make_blame
-from npdl.study.check.adapters import FunctionAdapter
+from npdl.study.check.adapters import Adapter, FunctionAdapter
 from npdl.study.check.side_effects import find_side_effects
 from npdl.study.trace.statements import describe_function
 from npdl.study.trees import is_equal, is_float, map_leaves
@@ -58,7 +58,7 @@ def blame_no_fault(checked, search, budget):
 
 def _blame_question(checked):
     """Return the Blame for a Verdict that has questions to the author of the layer."""
-    line = _find_return_line(checked.subject.layer)
+    line = _find_return_line(checked.subject)
     if line and not line.is_return and not any(row.right for row in checked.rows):
         return make_blame(checked, line, diagnosis="backward returns nothing: a return is missing")
     return make_blame(checked, line, kind="unchecked", diagnosis=(
@@ -105,12 +105,15 @@ def _double_axis(array, axis):
     return np.concatenate([array, 2 * array], axis)
 
 
-def _find_return_line(layer):
+def _find_return_line(subject):
     """Return the Statement of the last return statement of backward, or of its last statement.
 
     Returns None if there is no source.
     """
-    code = getattr(getattr(layer, "called", layer.backward), "__code__", None)
+    backward = subject.layer.backward
+    if isinstance(subject.layer, Adapter):              # then it calls the student's backward
+        backward, _ = subject.layer.bind_backward(subject.run()[1])
+    code = getattr(backward, "__code__", None)
     watched = code and describe_function(code)
     lines = watched.lines if watched else []
     return ([line for line in lines if line.is_return] or lines or [None])[-1]
