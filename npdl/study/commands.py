@@ -1,13 +1,15 @@
-"""Define the commands `python -m npdl step` and `python -m npdl blame`."""
+"""Define the commands `python -m npdl step`, `blame` and `example`."""
 
+import os
 from argparse import ArgumentTypeError
+from pathlib import Path
 
 from npdl.cli.console import parse_path, set_description
 from npdl.cli.options import SECONDS
 from npdl.errors import InputError
 from npdl.study.blame.blame import blame
 from npdl.study.check.target import build_target
-from npdl.study.containment import format_exception, time_limit
+from npdl.study.containment import format_exception, time_limit, write_text
 from npdl.study.step.step import step
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), or your own class as file.py:Class or "
@@ -63,6 +65,11 @@ correct.
   python -m npdl blame mine.py:MyLayer --input x=2,3 --set d=3
   python -m npdl blame mine.py:relu --input x=2,3       relu_forward and relu_backward
   python -m npdl blame LayerNorm                        npdl's own"""
+EXAMPLE = """Write mine.py, a template for your own layer: a forward, a backward and a sample input.
+
+  python -m npdl example
+  python -m npdl step mine.py:MyLayer         run it line by line, with each value
+  python -m npdl blame mine.py:MyLayer        find the incorrect line, if there is one"""
 
 
 def add_step(parser):
@@ -104,3 +111,24 @@ def run_blame(options):
     options.status = int(not report.right)
     print(report)
     return options.status
+
+
+def add_example(parser):
+    """Add the arguments of `example` to an argparse parser."""
+    set_description(parser, EXAMPLE)
+    parser.add_argument("--out", default="mine.py", metavar="FILE", help="default: mine.py")
+
+
+def run_example(options):
+    """Write the template to the new .py file of --out, and print commands to try."""
+    path = Path(options.out)
+    if path.suffix != ".py":
+        raise InputError(f"--out {path} is not a Python file; give a name such as mine.py")
+    if os.path.lexists(path):
+        raise InputError(f"--out {path} exists already; give another name")
+    template = Path(__file__).with_name("mine.py").read_text(encoding="utf-8")
+    write_text(path, template.replace("mine.py", os.fspath(path)))
+    print(f"{path} has a layer with a sample input; try these commands:")
+    for command in ("step", "blame"):
+        print(f"  python -m npdl {command} {path}:MyLayer")
+    print(f"  python {path}")
