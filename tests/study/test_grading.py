@@ -183,7 +183,7 @@ def test_large_files_zips_and_links_are_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("content, found", [
-    (b'{"s/gradient/x": [1.0, NaN], "s/error": "x\\n"}', ["s/gradient/x", "s/error"]),
+    (b'{"s/gradient.x": [1.0, NaN], "s/error": "x\\n"}', ["s/gradient.x", "s/error"]),
     (b"", []), (b"[]", []), (b'{"x": [[1], [2, 3]]}', []), (b'{"x": null, "y": {}}', []),
     (b'{"x": 1' + b"0" * 400 + b"}", []), (b"[" * 100_000, []), (b"\xff", [])])
 def test_untrusted_answers_are_validated(content, found):

@@ -80,7 +80,7 @@ def describe_student_error(error, file):
 
 
 def run_layers(questions, file=""):
-    """Run forward and backward for each question; return the answers, {"case/kind/name": array}.
+    """Run forward and backward for each question; return the answers, {"case/kind.name": array}.
 
     questions  {case: question} (Exercise.make_questions)
     There are three kinds of arrays:
@@ -96,7 +96,7 @@ def run_layers(questions, file=""):
         try:
             with np.errstate(all="ignore"):
                 for path, array in _compute_arrays(**question):
-                    found[f"{case}/{path}"] = array
+                    found[f"{case}/{path}"] = np.array(array, float)
         except (Exception, SystemExit) as error:
             found[f"{case}/error"] = describe_student_error(error, file)
     return found
@@ -104,20 +104,15 @@ def run_layers(questions, file=""):
 
 def _compute_arrays(layer, inputs, options, dy, names):
     _, cache = layer.forward(*inputs, **options)
-    is_float = [any(True for _ in leaves(value)) for value in inputs]
+    is_float = [any(leaves(value)) for value in inputs]
     for kind in ("gradient", "again"):
         given = copy_tree(dy)
         returned = match_gradients(layer.backward(given, cache), is_float)
-        yield from _name_arrays(kind, dict(zip(names, returned, strict=False)))
-        yield from _name_arrays(kind, {name: param.grad for name, param in layer.params()})
-        yield from _name_arrays("after", {"dy": given, **dict(zip(names, inputs, strict=False))})
-        yield from _name_arrays("after", {f"{name}.data": p.data for name, p in layer.params()})
-
-
-def _name_arrays(kind, nests):
-    for name, nest in nests.items():
-        for path, array in leaves(nest, name):
-            yield f"{kind}/{path}", np.array(array, float)
+        gradients = {name: param.grad for name, param in layer.params()}
+        after = {f"{name}.data": param.data for name, param in layer.params()}
+        yield from leaves({
+            kind: dict(zip(names, returned, strict=False)) | gradients,
+            "after": {"dy": given} | dict(zip(names, inputs, strict=False)) | after})
 
 
 def award_points(found, wanted):
@@ -130,11 +125,12 @@ def award_points(found, wanted):
     """
     points, other, violations = {}, [], []
     for path, array in wanted.items():
-        case, kind, name = path.split("/", 2)
+        case, _, place = path.partition("/")
+        kind, _, name = place.partition(".")
         given = found.get(path)
         wrong = describe_difference(given, array)
         if kind == "gradient":
-            added = wanted[f"{case}/again/{name}"] - array      # 0 for an input
+            added = wanted[f"{case}/again.{name}"] - array      # 0 for an input
             if wrong and added.any() and not describe_difference(given, added):
                 violations.append(f"{name}.grad is overwritten. {ADD}")
                 wrong = ""
