@@ -242,10 +242,10 @@ def test_a_summary_counts_entries_that_are_not_finite():
     assert (found.nan, found.inf, found.low, found.high) == (1, 1, -3.0, 1.0)
     assert found.norm == pytest.approx(np.sqrt(10))
     array[...] = 0                                      # a summary keeps its values
-    assert found.values[0, 1] == -3.0
+    assert found.entries[0, 1] == -3.0
     big = Summary.from_array(np.arange(100.0 * 33).reshape(10, 10, 33))
-    assert big.cells.shape == (16, 16) and big.values is None
-    assert big.cells.mean() == pytest.approx(np.arange(3300).mean(), rel=0.01)
+    assert big.entries.shape == (16, 16)
+    assert big.entries.mean() == pytest.approx(np.arange(3300).mean(), rel=0.01)
     assert Summary.from_array(np.zeros((1, 2, 0))).format_line().endswith("empty")
 
 
@@ -284,7 +284,7 @@ def test_the_page_is_one_small_file_that_loads_nothing(lstm, tmp_path):
     for one in data["steps"]:
         function = functions[calls[one["call"]]["function"]]
         assert one["from"] in [line[0] for line in function["lines"]]
-        assert all(data["arrays"][a["array"]]["picture"] for a in (*one["writes"], *one["reads"]))
+        assert all(data["arrays"][a["array"]]["entries"] for a in (*one["writes"], *one["reads"]))
     checks = [w["check"]["kind"] for s in data["steps"] for w in s["writes"] if "check" in w]
     assert {*checks} == {"right"} and {c["phase"] for c in calls} == {"forward", "backward"}
 

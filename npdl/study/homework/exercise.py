@@ -28,6 +28,7 @@ class Exercise:
     functions  functions that the student writes, too, because the methods call them, such as
                softmax_backward for Softmax; none if the layer contains other layers
     blanks     npdl's own methods and functions, which the student has to write
+    solution   npdl's source of the methods
     """
 
     def __init__(self, layer):
@@ -41,12 +42,7 @@ class Exercise:
         has_parts = any(sample(self.cls)[0].children())
         self.functions = [] if has_parts else _find_called_backwards(methods)
         self.blanks = methods + self.functions
-
-    @property
-    def solution(self):
-        """Return npdl's source of the methods to write."""
-        return "\n".join(textwrap.dedent(inspect.getsource(getattr(self.cls, name)))
-                         for name in self.methods)
+        self.solution = "\n".join(textwrap.dedent(inspect.getsource(one)) for one in methods)
 
     def make_questions(self, seed):
         """Return the test cases, {case: question}; npdl.study.check.examples specifies their sizes.

@@ -1,13 +1,11 @@
-"""Summarise an array by a few numbers and a small picture."""
+"""Summarise an array by a few numbers and some of its entries."""
 
-import base64
 from dataclasses import dataclass
 
 import numpy as np
 
-SIDE = 16                   # the largest number of rows and columns of a picture; a larger array is
-                            # shown by a sample of its rows and columns
-FEW = 48                    # the entries of arrays with at most this many entries are shown
+FEW, SIDE = 48, 16          # if an array has more than FEW entries, at most SIDE rows and columns
+                            # are kept
 
 
 @dataclass
@@ -17,8 +15,7 @@ class Summary:
     norm       the Euclidean norm
     low, high  the smallest and the largest entry
     nan, inf   the number of NaN and of infinite entries
-    cells      a small picture: a matrix of at most SIDE x SIDE entries
-    values     the entries as a matrix if there are at most FEW, else None
+    entries    the entries as a matrix; a sample of them if the array is large
     """
 
     shape: tuple
@@ -28,8 +25,7 @@ class Summary:
     high: float
     nan: int
     inf: int
-    cells: np.ndarray
-    values: np.ndarray | None
+    entries: np.ndarray
 
     @classmethod
     def from_array(cls, array):
@@ -37,16 +33,11 @@ class Summary:
         rows = np.atleast_1d(array)
         matrix = rows.reshape(-1, rows.shape[-1]) if array.size else np.zeros((0, 0))
         places = [np.rint(np.linspace(0, n - 1, min(n, SIDE))).astype(int) for n in matrix.shape]
+        entries = matrix[np.ix_(*places)] if array.size > FEW else matrix.copy()
         good = array[np.isfinite(array)]
         low, high = (float(good.min()), float(good.max())) if good.size else (np.nan, np.nan)
         return cls(array.shape, str(array.dtype), float(np.sqrt(good @ good)), low, high,
-                   int(np.isnan(array).sum()), int(np.isinf(array).sum()), matrix[np.ix_(*places)],
-                   matrix.copy() if array.size <= FEW else None)
-
-    @property
-    def scale(self):
-        """Return the largest magnitude, or 0 if no entry is finite."""
-        return 0.0 if np.isnan(self.low) else max(abs(self.low), abs(self.high))
+                   int(np.isnan(array).sum()), int(np.isinf(array).sum()), entries)
 
     def format_line(self):
         """Return one line of text, such as "(3, 5)  norm 4.7, min -1.2, max 2.1"."""
@@ -59,16 +50,9 @@ class Summary:
 
     def format_brief(self):
         """Return the shape and the norm, such as "(3, 5) norm 4.7", or the value of one number."""
-        if self.values is not None and self.values.size == 1:
-            return f"= {self.values.item():.4g}"
+        if self.entries.size == 1:
+            return f"= {self.entries.item():.4g}"
         return f"{self.shape} norm {self.norm:.3g}"
-
-    def encode_picture(self):
-        """Return the picture as bytes in base64. A byte is 128 + 127 * value / scale; NaN is 0."""
-        cells = np.where(np.isfinite(self.cells), self.cells, 0) / (self.scale or 1)
-        found = np.clip(np.rint(128 + 127 * cells), 1, 255)
-        found = np.where(np.isfinite(self.cells), found, 0).astype(np.uint8)
-        return base64.b64encode(found.tobytes()).decode()
 
 
 def find_arrays(nested, path="", depth=8):

@@ -82,16 +82,12 @@ class _Data:
 
     def add_array(self, summary):
         """Add an array's Summary to the page, and return its index in the list of arrays."""
-        rows, columns = summary.cells.shape
         found = {
             "shape": list(summary.shape), "dtype": summary.dtype,
             "norm": _round_number(summary.norm), "low": _round_number(summary.low),
             "high": _round_number(summary.high), "nan": summary.nan, "inf": summary.inf,
-            "rows": rows, "columns": columns, "scale": _round_number(summary.scale),
-            "picture": summary.encode_picture(),
+            "entries": [list(map(_round_number, row)) for row in summary.entries.tolist()],
         }
-        if summary.values is not None:
-            found["values"] = [[_format_number(v) for v in row] for row in summary.values.tolist()]
         return self.add_entry(self.arrays, repr(found), lambda: found)
 
     def format_mark(self, mark):
@@ -137,9 +133,5 @@ def _shorten_path(filename):
 
 
 def _round_number(value):
-    """Return a float rounded to six digits, or None if it isn't finite: JSON has no NaN."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _format_number(value):
-    return f"{value + 0.0:.3g}" if math.isfinite(value) else "NaN" if math.isnan(value) else "inf"
+    """Return a float rounded to four digits, or "nan" or "inf" as text: JSON has no such number."""
+    return float(f"{value:.4g}") if math.isfinite(value) else str(value)

@@ -6,44 +6,47 @@ const make = (tag, className, text) => {
   if (text !== undefined) node.textContent = text;
   return node;
 };
-const digits = (x) => x === null ? "NaN" : Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(Number(x.toPrecision(3)));
+const digits = (x) => typeof x === "string" ? x : Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(Number(x.toPrecision(3)));
 
 function colour(share, most = 0.85) {
   const name = share < 0 ? "--minus" : "--plus";
   return "rgba(" + getComputedStyle(document.documentElement).getPropertyValue(name).trim() + "," + (most * Math.min(1, Math.abs(share))).toFixed(3) + ")";
 }
 
-function heat(write) {
-  const bytes = Uint8Array.from(atob(write.picture), (c) => c.charCodeAt(0));
-  const share = (i) => (bytes[i] - 128) / 127;
-  const name = write.name + ", " + write.shape.join(" by ");
-  if (write.values) {
+// The largest magnitude of a finite entry; true if the array's entries are all there.
+const scaleOf = (array) => Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
+const isWhole = (array) => array.entries.flat().length === array.shape.reduce((a, b) => a * b, 1);
+
+function heat(array) {
+  const name = array.name + ", " + array.shape.join(" by "), rows = array.entries, columns = rows[0].length;
+  const scale = scaleOf(array);
+  if (isWhole(array)) {
     const table = make("table", "heat");
     table.setAttribute("aria-label", name);
-    write.values.forEach((row, r) => {
+    for (const row of rows) {
       const line = table.insertRow();
-      row.forEach((text, c) => {
-        const cell = line.insertCell(), i = r * write.columns + c;
-        cell.textContent = text;
-        if (text === "NaN") cell.className = "none";
-        else if (write.values.length <= 16 && row.length <= 16) cell.style.background = colour(share(i), 0.55);      // digits are drawn on it
-      });
-    });
+      for (const x of row) {
+        const cell = line.insertCell();
+        cell.textContent = digits(x);
+        if (typeof x === "string") cell.className = "none";
+        else if (rows.length <= 16 && columns <= 16) cell.style.background = colour(x / scale, 0.55);      // digits are drawn on it
+      }
+    }
     const box = make("div", "scroll");
     box.tabIndex = 0;                                   // what scrolls can be scrolled by keyboard
     box.append(table);
     return box;
   }
   const canvas = make("canvas", "heat"), size = 16;
-  canvas.width = write.columns * size;
-  canvas.height = write.rows * size;
+  canvas.width = columns * size;
+  canvas.height = rows.length * size;
   canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", "Heat map of " + name + ", from " + digits(write.low) + " to " + digits(write.high));
+  canvas.setAttribute("aria-label", "Heat map of " + name + ", from " + digits(array.low) + " to " + digits(array.high));
   const pen = canvas.getContext("2d");
-  for (let i = 0; i < bytes.length; i++) {
-    pen.fillStyle = bytes[i] === 0 ? "#888" : colour(share(i));
-    pen.fillRect((i % write.columns) * size, Math.floor(i / write.columns) * size, size, size);
-  }
+  rows.forEach((row, r) => row.forEach((x, c) => {
+    pen.fillStyle = typeof x === "string" ? "#888" : colour(x / scale);
+    pen.fillRect(c * size, r * size, size, size);
+  }));
   return canvas;
 }
 
@@ -69,16 +72,16 @@ function card(entry, arrays) {
     return box;
   }
   box.append(heat(array));
-  if (array.scale && !array.values) {
-    const scale = make("div", "scale");
-    scale.append(make("span", "", "−" + digits(array.scale)), make("i"), make("span", "", "+" + digits(array.scale)));
+  if (!isWhole(array)) {
+    const scale = make("div", "scale"), most = digits(scaleOf(array));
+    scale.append(make("span", "", "−" + most), make("i"), make("span", "", "+" + most));
     box.append(scale);
   }
-  if (array.nan && array.low === null) {
+  if (array.nan && typeof array.low === "string") {
     box.append(make("p", "", "all NaN"));
     return box;
   }
-  let text = array.values && array.values.length * array.values[0].length < 2 ? "" : "norm " + digits(array.norm) + ", min " + digits(array.low) + ", max " + digits(array.high);
+  let text = array.entries.flat().length < 2 ? "" : "norm " + digits(array.norm) + ", min " + digits(array.low) + ", max " + digits(array.high);
   if (array.nan) text += ", " + array.nan + " NaN (striped)";
   if (array.inf) text += ", " + array.inf + " infinite";
   if (text) box.append(make("p", "", text));

@@ -190,7 +190,7 @@ const table = make("table");
 for (const f of data.finals) {
   const line = table.insertRow();
   line.insertCell().textContent = f.name;
-  line.insertCell().textContent = f.error === null ? "" : "relative error " + f.error.toExponential(0);
+  line.insertCell().textContent = typeof f.error === "string" ? "" : "relative error " + f.error.toExponential(0);
   const cell = line.insertCell();
   cell.textContent = f.right === null ? f.reason : f.right ? "right" : "wrong";
   cell.className = f.right === null ? "kink" : f.right ? "right" : "wrong";
