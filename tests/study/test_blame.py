@@ -10,6 +10,7 @@ from npdl import Cache, Layer, Param, assert_right, blame
 from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.check.samples import sample
+from tests.study.test_conventions import StateAndMemory, TupleOfGradients, make
 from tests.tools.blame_files import run_blame
 
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -234,37 +235,16 @@ def test_a_mistake_that_a_starting_value_hides_is_found():
     assert report.source == "return dy" and report.fix == "return dy * self.w.data"
 
 
-class Pair(Layer):
-    """A forward with two outputs; `takes` says what its backward handles."""
-
-    def __init__(self, takes, factor=3.0):
-        self.takes, self.factor = takes, factor
-
-    def forward(self, x):
-        return (3 * x, np.tanh(x).sum(-1)), Cache(x=x)
-
-    def backward(self, dout, cache):
-        if self.takes == "neither":
-            return dout["first"]
-        first, second = dout if self.takes == "tuple" else (dout, np.zeros(len(cache.x)))
-        return self.factor * first + second[:, None] * (1 - np.tanh(cache.x) ** 2)
-
-
 def test_a_backward_may_take_all_gradients_or_the_first_alone():
-    assert blame(Pair("tuple"), X).right
-    report = blame(Pair("first"), X)
+    report = blame(StateAndMemory(), X)
     assert report.right and "backward takes the gradient of the first" in report.notes[-1]
-    for takes in ("tuple", "first"):
-        report = blame(Pair(takes, 2.0), X)
-        assert not report.right and report.source.startswith("return self.factor * first")
+    for cls in (TupleOfGradients, StateAndMemory):
+        report = blame(cls(2), X)
+        assert not report.right and report.source.startswith("self.dW = self.times")
 
 
 def test_a_call_that_npdl_guessed_is_a_question_and_no_mistake():
-    class Unpacked(Pair):
-        def backward(self, dout, cache):
-            return 3 * dout.first if isinstance(dout, tuple) else 3 * dout["first"]
-
-    report = blame(Unpacked("neither"), X)
+    report = blame(make(StateAndMemory, backward=lambda self, dh: dh.undefined), X)
     assert report.kind == "unchecked" and not report.line
     assert "backward accepts neither their gradients together" in report.diagnosis
 

@@ -21,14 +21,40 @@ def normal(*shape):
     return np.random.default_rng(len(shape)).standard_normal(shape)
 
 
-# --- right code in every convention, `times` too large a gradient of W ------------------------
+# --- right code in every convention, with a gradient that is `times` too large ----------------
+
+
+class Attributes:
+    """self.W and self.dW."""
+
+    def __init__(self, times=1):
+        self.W, self.b, self.times = normal(4, 3), np.zeros(3), times
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.W + self.b
+
+    def backward(self, dout):
+        self.dW, self.db = self.times * self.x.T @ dout, dout.sum(axis=0)
+        return dout @ self.W.T
+
+
+class CacheBeside(Attributes):
+    """Returns its cache, and keeps its gradients in self."""
+
+    def forward(self, x):
+        return super().forward(x), x
+
+    def backward(self, dout, cache):
+        self.x = cache
+        return super().backward(dout)
 
 
 class DeepLearningFromScratch:
     """Lists params and grads, which backward writes into."""
 
-    def __init__(self, times=1):
-        self.params, self.times = [normal(4, 3), np.zeros(3)], times
+    def __init__(self, times=1, shape=(4, 3)):
+        self.params, self.times = [normal(*shape), np.zeros(shape[1])], times
         self.grads = [np.zeros_like(p) for p in self.params]
 
     def forward(self, x):
@@ -47,12 +73,9 @@ class TwoLayers:
     """A network that joins the lists of its layers."""
 
     def __init__(self, times=1):
-        first, second = DeepLearningFromScratch(), DeepLearningFromScratch(times)
-        second.params[0] = normal(3, 2)
-        second.params[1], second.grads = np.zeros(2), [np.zeros((3, 2)), np.zeros(2)]
-        self.layers = [first, second]
-        self.params = first.params + second.params
-        self.grads = first.grads + second.grads
+        self.layers = first, second = (
+            DeepLearningFromScratch(), DeepLearningFromScratch(times, (3, 2)))
+        self.params, self.grads = first.params + second.params, first.grads + second.grads
 
     def forward(self, x):
         for layer in self.layers:
@@ -65,48 +88,26 @@ class TwoLayers:
         return dout
 
 
-class Attributes:
-    """self.W and self.dW."""
-
-    def __init__(self, times=1):
-        self.W, self.b, self.times = normal(4, 3), np.zeros(3), times
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.W + self.b
-
-    def backward(self, dout):
-        self.dW = self.times * self.x.T @ dout
-        self.db = dout.sum(axis=0)
-        return dout @ self.W.T
-
-
 class NumpyMl:
     """Dicts of parameters that the first forward makes, and lists of inputs that are remembered."""
 
     def __init__(self, times=1):
-        self.times, self.is_initialized, self.X = times, False, []
-        self.parameters, self.gradients = {"W": None, "b": None}, {}
-
-    def _init_params(self):
-        self.parameters = {"W": normal(self.n_in, 3), "b": np.zeros(3)}
-        self.gradients = {name: np.zeros_like(p) for name, p in self.parameters.items()}
-        self.is_initialized = True
+        self.times, self.X, self.gradients = times, [], {}
+        self.parameters = {"W": None, "b": None}
 
     def forward(self, X, retain_derived=True):
-        if not self.is_initialized:
-            self.n_in = X.shape[1]
-            self._init_params()
+        if self.parameters["W"] is None:
+            self.parameters = {"W": normal(X.shape[1], 3), "b": np.zeros(3)}
+            self.gradients = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         if retain_derived:
             self.X.append(X)
         return X @ self.parameters["W"] + self.parameters["b"]
 
     def backward(self, dLdy, retain_grads=True):
-        dX = []
         for X in self.X:
             self.gradients["W"] += self.times * X.T @ dLdy
             self.gradients["b"] += dLdy.sum(axis=0)
-            dX.append(dLdy @ self.parameters["W"].T)
+        dX = [dLdy @ self.parameters["W"].T for X in self.X]
         return dX[0] if len(self.X) == 1 else dX
 
 
@@ -126,17 +127,6 @@ class MadeInForward(Layer):
         return dy @ self.W.data.T
 
 
-class CacheBeside(Attributes):
-    """Returns its cache, and keeps its gradients in self."""
-
-    def forward(self, x):
-        return x @ self.W + self.b, x
-
-    def backward(self, dout, cache):
-        self.x = cache
-        return super().backward(dout)
-
-
 class ParamsInNests(Layer):
     """Params in a list, a layer in a dict, and a cache in self."""
 
@@ -152,80 +142,6 @@ class ParamsInNests(Layer):
         dy = self.parts["b"].backward(dy, self.inner)
         self.p[0].grad += self.times * self.x.T @ dy
         return dy @ self.p[0].data.T
-
-
-@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, NumpyMl,
-                                 MadeInForward, CacheBeside, ParamsInNests])
-def test_a_class_is_checked_with_all_its_parameters(cls):
-    report = gradcheck(cls(), X)
-    assert report.ok() and len(report.rows) >= 2, report
-    wrong = gradcheck(cls(3), X).wrong
-    assert len(wrong) == 1 and np.isclose(wrong[0].computed, 3 * wrong[0].numerical), wrong
-
-
-def affine_forward(x, w, b):
-    return x @ w + b, (x, w)
-
-
-def affine_backward(dout, cache):
-    x, w = cache
-    return dout @ w.T, x.T @ dout, dout.sum(axis=0)
-
-
-def test_a_pair_of_functions_is_checked():
-    inputs = X, normal(4, 2), np.ones(2)
-    assert gradcheck((affine_forward, affine_backward), *inputs).ok()
-    wrong = gradcheck((affine_forward, lambda d, c: (*affine_backward(d, c)[:2], 2 * d.sum(0))),
-                      *inputs)
-    assert [row.name for row in wrong.wrong] == ["input b"]
-    with pytest.raises(InputError, match=r"or the pair \(f_forward, f_backward\)"):
-        gradcheck(affine_forward, *inputs)
-
-
-def rnn_cell_forward(xt, a_prev, parameters):
-    """As deeplearning.ai has it: a dict of parameters, and a prediction besides the state."""
-    a_next = np.tanh(parameters["Wax"] @ xt + parameters["Waa"] @ a_prev)
-    yt = 1 / (1 + np.exp(-parameters["Wya"] @ a_next))
-    return a_next, yt, (a_next, a_prev, xt, parameters)
-
-
-def rnn_cell_backward(da_next, cache):
-    a_next, a_prev, xt, parameters = cache
-    dz = da_next * (1 - a_next**2)
-    return {"dxt": parameters["Wax"].T @ dz, "da_prev": parameters["Waa"].T @ dz,
-            "dWax": dz @ xt.T, "dWaa": dz @ a_prev.T}
-
-
-def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
-    parameters = {"Wax": normal(5, 3), "Waa": normal(5, 5), "Wya": normal(2, 5)}
-    layer, inputs, _ = sample(make_function_layer(
-        "rnn_cell", rnn_cell_forward, rnn_cell_backward,
-        lambda: (normal(3, 4), normal(5, 4), parameters)))
-    report = gradcheck(layer, *inputs)
-    assert report.ok(), report
-    assert {"input xt", "input parameters.Waa"} <= {row.name for row in report.rows}
-    assert "backward takes the gradient of the first" in str(report)
-
-    def wrong(da_next, cache):
-        found = rnn_cell_backward(da_next, cache)
-        return found | {"dWaa": -found["dWaa"]}
-
-    assert [row.name for row in gradcheck((rnn_cell_forward, wrong), normal(3, 4), normal(5, 4),
-                                          parameters).wrong] == ["input parameters.Waa"]
-
-
-def test_a_forward_may_keep_running_statistics_in_a_dict():
-    """As CS231n's batchnorm_forward(x, gamma, beta, bn_param) does."""
-    def forward(x, bn_param):
-        mean = bn_param.get("running_mean", np.zeros(4))
-        bn_param["running_mean"] = 0.9 * mean + 0.1 * x.mean(0)
-        return x - x.mean(0), None
-
-    report = gradcheck((forward, lambda dout, cache: dout - dout.mean(0)), X, {"mode": "train"})
-    assert report.ok() and [row.name for row in report.rows] == ["input x"]
-
-
-# --- several outputs -------------------------------------------------------------------------
 
 
 class StateAndMemory:
@@ -246,15 +162,12 @@ class StateAndMemory:
 
 class BothGradients(StateAndMemory):
     def backward(self, dh, dc):
-        da = (dh * np.cos(self.c) + dc) * (1 - self.c**2)
-        self.dW = self.times * self.x.T @ da
-        return da @ self.W.T
+        return super().backward(dh + dc / np.cos(self.c))
 
 
 class TupleOfGradients(BothGradients):
     def backward(self, dout):
-        dh, dc = dout
-        return super().backward(dh, dc)
+        return super().backward(*dout)
 
 
 @dataclass
@@ -298,56 +211,110 @@ class LossAndProbabilities:
         return self.times * dout * dx / len(self.t)
 
 
-@pytest.mark.parametrize(("cls", "inputs", "note"), [
-    (StateAndMemory, (X,), True), (BothGradients, (X,), False), (TupleOfGradients, (X,), False),
-    (DataclassOfGradients, (X,), False), (LeftInSelf, (X,), False),
-    (LossAndProbabilities, (X, np.array([0, 3, 1])), True)])
-def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, note):
+@pytest.mark.parametrize(("cls", "inputs", "rows"), [
+    (Attributes, (X,), 3), (CacheBeside, (X,), 3), (DeepLearningFromScratch, (X,), 3),
+    (TwoLayers, (X,), 5), (NumpyMl, (X,), 3), (MadeInForward, (X,), 2), (ParamsInNests, (X,), 4),
+    (StateAndMemory, (X,), 2), (BothGradients, (X,), 2), (TupleOfGradients, (X,), 2),
+    (DataclassOfGradients, (X,), 2), (LeftInSelf, (X,), 2),
+    (LossAndProbabilities, (X, np.array([0, 3, 1])), 1)])
+def test_a_class_is_checked_with_all_its_parameters(cls, inputs, rows):
     report = gradcheck(cls(), *inputs)
+    assert report.ok() and len(report.rows) == rows, report
+    takes_first = cls in (StateAndMemory, LossAndProbabilities)
+    assert ("gradients of the others are not compared" in str(report)) is takes_first
+    [wrong] = gradcheck(cls(3), *inputs).wrong
+    assert np.isclose(wrong.computed, 3 * wrong.numerical), wrong
+
+
+def affine_forward(x, w, b):
+    return x @ w + b, (x, w)
+
+
+def affine_backward(dout, cache):
+    x, w = cache
+    return dout @ w.T, x.T @ dout, dout.sum(axis=0)
+
+
+def test_a_pair_of_functions_is_checked():
+    inputs = X, normal(4, 2), np.ones(2)
+    assert gradcheck((affine_forward, affine_backward), *inputs).ok()
+    wrong = gradcheck((affine_forward, lambda d, c: (*affine_backward(d, c)[:2], 2 * d.sum(0))),
+                      *inputs)
+    assert [row.name for row in wrong.wrong] == ["input b"]
+
+
+def rnn_cell_forward(xt, a_prev, parameters):
+    """As deeplearning.ai has it: a dict of parameters, and a prediction besides the state."""
+    a_next = np.tanh(parameters["Wax"] @ xt + parameters["Waa"] @ a_prev)
+    yt = 1 / (1 + np.exp(-parameters["Wya"] @ a_next))
+    return a_next, yt, (a_next, a_prev, xt, parameters)
+
+
+def rnn_cell_backward(da_next, cache):
+    a_next, a_prev, xt, parameters = cache
+    dz = da_next * (1 - a_next**2)
+    return {"dxt": parameters["Wax"].T @ dz, "da_prev": parameters["Waa"].T @ dz,
+            "dWax": dz @ xt.T, "dWaa": dz @ a_prev.T}
+
+
+def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
+    parameters = {"Wax": normal(5, 3), "Waa": normal(5, 5), "Wya": normal(2, 5)}
+    inputs = normal(3, 4), normal(5, 4), parameters
+    layer, inputs, _ = sample(make_function_layer(
+        "rnn_cell", rnn_cell_forward, rnn_cell_backward, lambda: inputs))
+    report = gradcheck(layer, *inputs)
     assert report.ok(), report
-    assert ("gradients of the others are not compared" in str(report)) is note
-    assert len(gradcheck(cls(2), *inputs).wrong) == 1
+    assert {"input xt", "input parameters.Waa"} <= {row.name for row in report.rows}
+    assert "backward takes the gradient of the first" in str(report)
+    wrong = gradcheck((rnn_cell_forward, lambda da_next, cache: (
+        found := rnn_cell_backward(da_next, cache)) | {"dWaa": -found["dWaa"]}), *inputs).wrong
+    assert [row.name for row in wrong] == ["input parameters.Waa"]
 
 
-def test_a_layer_that_contains_itself_is_refused():
+def test_a_forward_may_keep_running_statistics_in_a_dict():
+    """As CS231n's batchnorm_forward(x, gamma, beta, bn_param) does."""
+    def forward(x, bn_param):
+        mean = bn_param.get("running_mean", np.zeros(4))
+        bn_param["running_mean"] = 0.9 * mean + 0.1 * x.mean(0)
+        return x - x.mean(0), None
+
+    report = gradcheck((forward, lambda dout, cache: dout - dout.mean(0)), X, {"mode": "train"})
+    assert report.ok() and [row.name for row in report.rows] == ["input x"]
+
+
+# --- code that can't be checked ----------------------------------------------------------------
+
+
+def make(base=Attributes, **methods):
+    """Return an instance of a subclass with other methods."""
+    return type("Odd", (base,), methods)()
+
+
+def make_endless():
     layer = Linear(4, 3)
     layer.part = layer
-    with pytest.raises(InputError, match="Linear contains itself"):
+    return layer
+
+
+@pytest.mark.parametrize(("layer", "error", "text"), [
+    (make_endless(), InputError, "Linear contains itself"),
+    (make(object, __slots__=(), forward=Attributes.forward, backward=Attributes.backward),
+     InputError, "remove __slots__"),
+    (affine_forward, InputError, r"or the pair \(f_forward, f_backward\)"),
+    (make(forward=lambda self, x: None), Uncheckable, "returned no float array; return an"),
+    (make(forward=lambda self, x: x + np.random.default_rng().random()), Uncheckable,
+     "other outputs in a second run"),
+    (make(forward=lambda self, x: x.__iadd__(1)), Uncheckable, "changes its inputs in place"),
+    (make(StateAndMemory, backward=lambda self, dh: dh.undefined), Uncheckable,
+     "Odd.backward accepts neither their gradients together")])
+def test_code_that_cannot_be_checked_is_refused_and_not_wrong(layer, error, text):
+    with pytest.raises(error, match=text):
         gradcheck(layer, X)
 
 
-def test_an_object_with_slots_alone_is_refused():
-    class Slots:
-        __slots__ = ()
-        forward, backward = StateAndMemory.forward, StateAndMemory.backward
-
-    with pytest.raises(InputError, match="remove __slots__"):
-        gradcheck(Slots(), X)
-
-
-def test_a_backward_that_raises_for_every_form_of_gradients_is_a_question_or_wrong():
-    class Odd(StateAndMemory):
-        def backward(self, dh):
-            return dh.undefined
-
-    class Unfinished(StateAndMemory):
-        def backward(self, dh):
-            return self.undefined * dh
-
-    with pytest.raises(Uncheckable, match="Odd.backward accepts neither their gradients together"):
-        gradcheck(Odd(), X)
-    checked = gradcheck(Unfinished(), X)
+def test_a_backward_that_raises_for_every_form_of_gradients_is_wrong():
+    checked = gradcheck(make(StateAndMemory, backward=lambda self, dh: self.undefined * dh), X)
     assert not checked.ok() and "backward raised AttributeError" in str(checked)
-
-
-@pytest.mark.parametrize(("result", "text"), [
-    (lambda self, x: None, "returned no float array; return an"),
-    (lambda self, x: x + np.random.default_rng().random(), "other outputs in a second run"),
-    (lambda self, x: x.__iadd__(1), "changes its inputs in place")])
-def test_code_that_cannot_be_checked_is_unfit_and_not_wrong(result, text):
-    cls = type("Odd", (Attributes,), {"forward": result})
-    with pytest.raises(Uncheckable, match=text):
-        gradcheck(cls(), X)
 
 
 # --- names and structure ----------------------------------------------------------------------
@@ -388,8 +355,8 @@ class Far(Attributes):
 class Constant(Attributes):
     """Holds an array that forward reads and that is no parameter."""
 
-    def __init__(self, times=1):
-        super().__init__(times)
+    def __init__(self):
+        super().__init__()
         self.scale = np.full(3, 2.0)
 
     def forward(self, x):
@@ -403,37 +370,33 @@ class BareArray(Layer):
     """An npdl Layer with a parameter that is no Param."""
 
     def __init__(self):
-        self.w = normal(4)
+        self.scale = normal(4)
 
     def forward(self, x):
-        return x * self.w, Cache(x=x)
+        return x * self.scale, Cache(x=x)
 
     def backward(self, dy, cache):
-        return dy * self.w
+        return dy * self.scale
 
 
-class ReturnsMore(Attributes):
-    def backward(self, dout):
-        return super().backward(dout), self.dW
+READ = "forward reads this array, and no gradient of it was found; "
 
 
-@pytest.mark.parametrize(("cls", "text"), [
-    (Far, "b (3,): forward reads this array, and no gradient of it was found; set its"),
-    (Constant, "scale (3,): forward reads this array, and no gradient of it was found; set its"),
-    (BareArray, "w (4,): forward reads this array, and no gradient of it was found; make it a"),
-    (ReturnsMore, "backward returns an array (4, 3) besides the gradients of the inputs"),
+@pytest.mark.parametrize(("layer", "text"), [
+    (Far(), f"b (3,): {READ}set its"), (Constant(), f"scale (3,): {READ}set its"),
+    (BareArray(), f"scale (4,): {READ}make it a"),
+    (make(backward=lambda self, dy: (Attributes.backward(self, dy), self.dW)),
+     "backward returns an array (4, 3) besides the gradients of the inputs"),
+    ((lambda x: (2 * x, Cache(x=x)), lambda dout, cache: cache), "no gradient for input x"),
 ])
-def test_what_is_not_compared_is_asked_about_and_not_right(cls, text):
-    report = gradcheck(cls(), X)
-    assert report.right is None and not report.ok() and text in str(report), report
+def test_what_is_not_compared_is_asked_about_and_not_right(layer, text):
+    report = gradcheck(layer, X)
+    assert report.right is None and not report.faults and text in str(report), report
 
 
-def test_an_array_that_is_declared_constant_is_not_asked_about():
-    layer = Constant()
+@pytest.mark.parametrize("layer", [Constant(), BareArray()])
+def test_an_array_that_is_declared_constant_is_not_asked_about(layer):
     layer.scale.setflags(write=False)
-    assert gradcheck(layer, X).ok()
-    layer = BareArray()
-    layer.w.setflags(write=False)
     assert gradcheck(layer, X).ok()
 
 
@@ -446,17 +409,14 @@ def test_targets_need_no_gradient_and_other_inputs_do(name, values, right):
     assert report.right is right and f"no gradient for input {name}" in str(report)
 
 
-@pytest.mark.parametrize("gradient", ["[dy]", "'no'", "dy.astype(object)"])
-def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(gradient):
-    space = {"Attributes": Attributes}
-    exec(f"class Odd(Attributes):\n    def backward(self, dy):\n        dx = super().backward(dy)\n"
-         f"        self.db = {gradient}\n        return dx\n", space)
-    assert not gradcheck(space["Odd"](), X).ok()
+@pytest.mark.parametrize("odd", [lambda dy: [dy], lambda dy: "no", lambda dy: dy.astype(object)])
+def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(odd):
+    class Odd(Attributes):
+        def backward(self, dy):
+            dx, self.db = super().backward(dy), odd(dy)
+            return dx
 
-
-def test_a_returned_cache_is_no_exception_of_the_code():
-    report = gradcheck((lambda x: (2 * x, Cache(x=x)), lambda dout, cache: cache), X)
-    assert report.right is None and not report.faults and report.questions
+    assert not gradcheck(Odd(), X).ok()
 
 
 def test_without_a_float_input_or_a_parameter_nothing_is_right():
