@@ -30,11 +30,12 @@ def main():
     task = pickle.load(sys.stdin.buffer)
     for name in npdl.__all__:
         getattr(npdl, name)                 # this imports its module
-    find_layer_classes()                         # this imports the modules of all layers
+    find_layer_classes()                    # this imports the modules of all layers
     for name in MODULES:
         importlib.import_module(name)
-    if task["find_line"]:
-        _read_sources()
+    if task["find_line"]:                   # blame reads npdl's sources, when no file can be opened
+        for file in [one.__file__ for name, one in sys.modules.items() if name.startswith("npdl")]:
+            linecache.cache[file] = (0, None, linecache.getlines(file), file)
     else:
         _remove_answers(task)
     out = open(os.dup(1), "w")
@@ -54,12 +55,6 @@ def main():
     out.write(json.dumps(answers, default=np.ndarray.tolist))
     out.flush()
     os._exit(0)
-
-
-def _read_sources():
-    """Read npdl's sources into linecache, because `blame` needs them when files can't be read."""
-    for file in [one.__file__ for name, one in sys.modules.items() if name.startswith("npdl")]:
-        linecache.cache[file] = (0, None, linecache.getlines(file), file)
 
 
 def _remove_answers(task):

@@ -38,8 +38,7 @@ class Call:
     returned    the returned value
     pairs       for a call of backward, the calls of forward that belong to it
     ran         {Statement: how often it has run}
-    reads       {Statement: `reads` of its next Step}, collected while the statement runs
-    keys        {Statement: `keys` of its next Step}, collected in the same way
+    pending     {Statement: its next Step}, whose `reads` and `keys` are collected while it runs
     """
 
     phase: str
@@ -53,8 +52,7 @@ class Call:
     returned: object = None
     pairs: list = field(default_factory=list)
     ran: Counter = field(default_factory=Counter)
-    reads: dict = field(default_factory=dict)
-    keys: dict = field(default_factory=dict)
+    pending: dict = field(default_factory=dict)
 
     @property
     def name(self):
@@ -97,7 +95,7 @@ class Step:
 
     call: Call
     line: object
-    iterations: tuple
+    iterations: tuple = ()
     writes: list = field(default_factory=list)
     reads: dict = field(default_factory=dict)
     keys: list = field(default_factory=list)
@@ -225,18 +223,17 @@ class Recorder(Watch):
         self.frames[frame] = call
 
     def _note_value(self, number, keys, value, call):
-        """Add a value that a statement reads or computes to `reads` and `keys` of the Call."""
+        """Add a value that a statement reads or computes to `reads` and `keys` of its Step."""
         if call is None:
             return
         line, source = self.expressions[number].line, self.read[number]
+        step = call.pending.setdefault(line, Step(call, line))
         if self.phase == "forward":
             self.call_of.update(dict.fromkeys(keys, call))
         elif self.expressions[number].root:
-            call.keys.setdefault(line, []).extend(keys)
-        if source and source not in call.reads.setdefault(line, {}):
-            shown = summarise_arrays(value)
-            if shown:
-                call.reads[line][source] = shown
+            step.keys.extend(keys)
+        if source and source not in step.reads and (shown := summarise_arrays(value)):
+            step.reads[source] = shown
 
     def _add_step(self, line, value, frame):
         """Add the Step of a Statement that has run; `value` is the returned value, or None."""
@@ -254,15 +251,15 @@ class Recorder(Watch):
         for name, made in written.items():
             self._add_write(step, name, made)
         call.names = {} if line.is_return else names    # the arrays of a call that ended may go
-        direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
+        direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
         for name in dict.fromkeys(direct):
             if name not in binds:
                 self._add_write(step, name, look_up_variable(name, names), "in place")
 
     def _start_step(self, call, line, names):
         """Add a Step without its Writes, and return it."""
-        step = Step(call, line, self._find_iterations(call, line, names),
-                    reads=call.reads.pop(line, {}), keys=call.keys.pop(line, []))
+        step = call.pending.pop(line, None) or Step(call, line)
+        step.iterations = self._find_iterations(call, line, names)
         self.steps.append(step)
         call.ran[line] += 1
         self.count += 1
