@@ -143,31 +143,18 @@ class WrongShift(LayerNorm):
         return dx
 
 
-def test_the_line_that_blame_finds_is_wrong_and_others_are_wrong_or_upstream():
-    walk = step(WrongShift(3), X)
-    found = kinds(walk)
-    assert found["dx_hat"] == found["self.gain.grad"] == "right"
-    assert found["shift"] == "wrong" and found["dx"] == "upstream"
-    text = shown(walk)
-    assert "WRONG" in text and "wrong, here or upstream" in text and "line " in walk.notes[-1]
+class InDicts:
+    def __init__(self):
+        self.params, self.grads = {"W": np.ones((3, 2)), "b": np.zeros(2)}, {}
 
+    def forward(self, x):
+        self.x = x
+        return np.dot(x, self.params["W"]) + self.params["b"]
 
-def test_gradients_in_a_dict_are_shown_and_compared():
-    class InDicts:
-        def __init__(self):
-            self.params, self.grads = {"W": np.ones((3, 2)), "b": np.zeros(2)}, {}
-
-        def forward(self, x):
-            self.x = x
-            return np.dot(x, self.params["W"]) + self.params["b"]
-
-        def backward(self, dy):
-            self.grads["W"] = np.dot(self.x.T, dy)
-            self.grads["b"] = dy.sum(0)
-            return np.dot(dy, self.params["W"].T)
-
-    assert kinds(step(InDicts(), X)) == {
-        "self.grads['W']": "right", "self.grads['b']": "right", "return": "right"}
+    def backward(self, dy):
+        self.grads["W"] = np.dot(self.x.T, dy)
+        self.grads["b"] = dy.sum(0)
+        return np.dot(dy, self.params["W"].T)
 
 
 class OddNames(Layer):
@@ -184,22 +171,30 @@ class OddNames(Layer):
         return 0.5 * ds @ cache.k, 0.5 * ds.T @ cache.q
 
 
-def test_no_value_is_wrong_for_its_name_alone():
-    walk = step(OddNames(), X, X[:4])
-    assert all(row.right for row in walk.finals)
-    assert not {"wrong", "upstream"} & {*kinds(walk).values()}
+class Replaces(Linear):
+    def backward(self, dy, cache):
+        self.b.grad += dy.sum(0)
+        self.W.grad = cache.rows.T @ dy
+        return dy @ self.W.data.T
 
 
-def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_right():
-    class Replaces(Linear):
-        def backward(self, dy, cache):
-            self.b.grad += dy.sum(0)
-            self.W.grad = cache.rows.T @ dy
-            return dy @ self.W.data.T
-
-    walk = step(Replaces(3, 4), X)
-    assert [row.name for row in walk.finals if row.right is False] == ["W"]
-    assert kinds(walk)["self.b.grad"] == "right" and "overwritten" in walk.notes[-1]
+@pytest.mark.parametrize(("layer", "inputs", "marks", "wrong", "words"), [
+    (InDicts(), (X,), {"self.grads['W']": "right", "self.grads['b']": "right", "return": "right"},
+     [], []),
+    # no value is wrong for its name alone
+    (OddNames(), (X, X[:4]), {"ds": "", "return": "right"}, [], []),
+    # the line that blame finds is wrong, and others are wrong or upstream
+    (WrongShift(3), (X,), {"dx_hat": "right", "self.gain.grad": "right", "self.bias.grad": "right",
+                           "shift": "wrong", "stretch": "", "dx": "upstream", "return": "upstream"},
+     ["input x"], ["WRONG", "wrong, here or upstream", "note: line "]),
+    # a gradient that is replaced is wrong, although its value is right
+    (Replaces(3, 4), (X,), {"self.b.grad": "right", "self.W.grad": "right", "return": "right"},
+     ["W"], ["overwritten"])], ids=lambda value: getattr(type(value), "__name__", ""))
+def test_values_are_marked(layer, inputs, marks, wrong, words):
+    walk = step(layer, *inputs)
+    assert kinds(walk) == marks
+    assert [row.name for row in walk.finals if row.right is False] == wrong
+    assert not [word for word in words if word not in shown(walk)]
 
 
 def test_a_kink_is_inconclusive():
