@@ -41,39 +41,25 @@ UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT = range(5)
 
 @dataclass(eq=False)
 class Candidate:
-    """A statement that could be the mistake, or an argument of a function that it calls.
+    """A statement that could be the mistake, or an argument of a function that it calls."""
 
-    line         the Statement
-    is_argument  True for an argument
-    values       {key: array} of the computed values, in the order of execution
-    order        the position of the first value in the order of execution
-    J            the changes of all gradients if 1 is added to an entry of the values; one column
-                 for each entry, or None if the changes are unknown
-    residual     the true minus the computed gradients, one entry for each row of J
-    feasible     True if some values of this statement correct all gradients; None if unknown
-    expected     {key: array} of such values
-    unique       True if no other values correct all gradients
-    status       UNMATCHED, CONSTANT, MATCHED, PASSED or CORRECT
-    gradient_of  the variable of forward whose gradient the statement should compute, or ""
-    constant     the keys of values that don't depend on the upstream gradient
-    free         None, or columns as in J for a second mistake, which must be corrected, too
-    rest         a sentence on this second mistake, or ""
-    """
-
-    line: object
+    line: object                # the Statement
     is_argument: bool = False
-    values: dict = field(default_factory=dict)
-    order: int = 0
-    J: object = None
-    residual: object = None
-    feasible: bool | None = None
-    expected: dict = field(default_factory=dict)
-    unique: bool = False
-    status: int = MATCHED
-    gradient_of: str = ""
-    constant: set = field(default_factory=set)
-    free: object = None
-    rest: str = ""
+    values: dict = field(default_factory=dict)      # {key: array} of the computed values
+    order: int = 0              # the position of the first value in the order of execution
+    J: object = None            # the changes of all gradients if 1 is added to an entry of the
+                                # values, one column for each entry; None if they are unknown
+    residual: object = None     # true minus computed gradients, one entry for each row of J
+    feasible: bool | None = None        # True if some values of this statement correct all
+                                        # gradients; None if unknown
+    expected: dict = field(default_factory=dict)    # {key: array} of such values
+    unique: bool = False        # True if no other values correct all gradients
+    status: int = MATCHED       # UNMATCHED, CONSTANT, MATCHED, PASSED or CORRECT
+    gradient_of: str = ""       # the variable of forward whose gradient it should compute
+    constant: set = field(default_factory=set)      # the keys of values that don't depend on the
+                                                    # upstream gradient
+    free: object = None         # columns as in J for a second mistake, to be corrected as well
+    rest: str = ""              # a sentence on this second mistake
 
     @property
     def changed_keys(self):
@@ -125,22 +111,15 @@ class Candidate:
 
 @dataclass
 class Localization:
-    """The result of `localize`: the statements that could be the mistake.
+    """The result of `localize`: the statements that could be the mistake."""
 
-    runs        Runs, which rerun the layer with changed intermediate values
-    base        {name: gradient} as backward computes them
-    wrong       the names of the wrong gradients
-    oracle      an Oracle, which compares arrays with true gradients of forward's variables
-    candidates  all Candidates, in the order of execution
-    frames      {key: {name: value}}, the local variables when the value of the key was computed
-    """
-
-    runs: object
-    base: dict
-    wrong: set
-    oracle: object
-    candidates: list
-    frames: dict
+    runs: object                # Runs, which rerun the layer with changed intermediate values
+    base: dict                  # {name: gradient} as backward computes them
+    wrong: set                  # the names of the wrong gradients
+    oracle: object              # an Oracle, which compares arrays with true gradients
+    candidates: list            # all Candidates, in the order of execution
+    frames: dict                # {key: {name: value}}, the local variables when the value of the
+                                # key was computed
 
     @property
     def feasible_candidates(self):

@@ -31,16 +31,11 @@ RUN_COST = 1500         # a run of an edit spends this in addition to its comput
 
 @dataclass
 class Fix:
-    """An edit of a statement after which every gradient is correct.
+    """An edit of a statement after which every gradient is correct."""
 
-    kind       the diagnosis
-    candidate  the Candidate of the statement
-    node       the statement that replaces it
-    """
-
-    kind: str
-    candidate: object
-    node: ast.stmt
+    kind: str                   # the diagnosis
+    candidate: object           # the Candidate of the statement
+    node: ast.stmt              # the statement that replaces it
 
     @property
     def line(self):

@@ -23,16 +23,11 @@ DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *R
 
 @dataclass
 class Vocabulary:
-    """The arrays and the numbers that an edit of one statement may use.
+    """The arrays and the numbers that an edit of one statement may use."""
 
-    variables  {name: value}, the variables with which an expression is evaluated
-    arrays   {source: array}
-    numbers  {source: number}
-    """
-
-    variables: dict
-    arrays: dict = field(default_factory=dict)
-    numbers: dict = field(default_factory=dict)
+    variables: dict             # {name: value}, with which an expression is evaluated
+    arrays: dict = field(default_factory=dict)      # {source: array}
+    numbers: dict = field(default_factory=dict)     # {source: number}
 
     @functools.cached_property
     def derivatives(self):

@@ -30,18 +30,12 @@ FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # a spreadsheet would r
 
 @dataclasses.dataclass
 class Grade:
-    """The grade of one exercise.
+    """The grade of one exercise."""
 
-    points      {point: reason}; the reason is "" if the point is earned
-    not_graded  a sentence that says why the exercise is not graded, or ""
-    line        the line that is most likely wrong, as text, or ""
-    code        the code without names, for a comparison with other students (`similarity`)
-    """
-
-    points: dict = dataclasses.field(default_factory=dict)
-    not_graded: str = ""
-    line: str = ""
-    code: str = ""
+    points: dict = dataclasses.field(default_factory=dict)      # {point: why it is lost, or ""}
+    not_graded: str = ""        # why the exercise is not graded
+    line: str = ""              # the line that is most likely wrong
+    code: str = ""              # the code without names, to compare students (`similarity`)
 
     @property
     def earned(self):

@@ -19,20 +19,13 @@ WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstrea
 
 @dataclass
 class Mark:
-    """The comparison of one value with a true gradient.
+    """The comparison of one value with a true gradient."""
 
-    kind   "right", "wrong", or "upstream" if perhaps only a value that the line read is wrong
-    error  the relative error of the value's inner product with a random direction
-    of     the source of the variable of forward whose gradient this value should be
-    call   the Call (npdl.study.step.record) in which this variable was computed
-    line   the line number at which this variable was computed
-    """
-
-    kind: str
-    error: float = np.nan
-    of: str = ""
-    call: object = None
-    line: int = 0
+    kind: str                   # "right", "wrong", or "upstream" if the mistake may be upstream
+    error: float = np.nan       # relative error of the inner product with a random direction
+    of: str = ""                # source of forward's variable whose gradient this value should be
+    call: object = None         # the Call (npdl.study.step.record) that computed this variable
+    line: int = 0               # the line number at which this variable was computed
 
     @property
     def is_wrong(self):

@@ -10,22 +10,16 @@ FEW, SIDE = 48, 16          # if an array has more than FEW entries, at most SID
 
 @dataclass
 class Summary:
-    """The summary of an array. Only finite entries count for norm, low and high.
-
-    norm       the Euclidean norm
-    low, high  the smallest and the largest entry
-    nan, inf   the number of NaN and of infinite entries
-    entries    the entries as a matrix; a sample of them if the array is large
-    """
+    """The summary of an array. Only finite entries count for norm, low and high."""
 
     shape: tuple
     dtype: str
-    norm: float
-    low: float
-    high: float
-    nan: int
-    inf: int
-    entries: np.ndarray
+    norm: float                 # the Euclidean norm
+    low: float                  # the smallest entry
+    high: float                 # the largest entry
+    nan: int                    # the number of entries that are NaN
+    inf: int                    # the number of infinite entries
+    entries: np.ndarray         # the entries as a matrix; a sample of them if the array is large
 
     @classmethod
     def from_array(cls, array):

@@ -25,34 +25,21 @@ MOST_STEPS = 4000           # statements of a phase that are recorded
 
 @dataclass(repr=False, eq=False)
 class Call:
-    """One call of a function.
+    """One call of a function."""
 
-    phase       "forward" or "backward"
-    function    the WatchedFunction
-    code        the code object that runs
-    names       the local variables before the next statement, {name: value}
-    parent      the Call of the caller, or None
-    line        the Statement of the caller, or None if it is not recorded
-    iterations  the loop variables around this Statement, as in Step
-    arguments   {name: value}
-    returned    the returned value
-    pairs       for a call of backward, the calls of forward that belong to it
-    ran         {Statement: how often it has run}
-    pending     {Statement: its next Step}, whose `reads` and `keys` are collected while it runs
-    """
-
-    phase: str
-    function: object
-    code: object
-    names: dict
-    parent: "Call | None" = None
-    line: object = None
-    iterations: tuple = ()
-    arguments: dict = field(default_factory=dict)
+    phase: str                  # "forward" or "backward"
+    function: object            # the WatchedFunction
+    code: object                # the code object that runs
+    names: dict                 # the local variables before the next statement, {name: value}
+    arguments: dict             # {name: value}
+    parent: "Call | None" = None        # the Call of the caller
+    line: object = None                 # the Statement of the caller, if it is recorded
+    iterations: tuple = ()              # the loop variables around this Statement, as in Step
     returned: object = None
-    pairs: list = field(default_factory=list)
-    ran: Counter = field(default_factory=Counter)
-    pending: dict = field(default_factory=dict)
+    pairs: list = field(default_factory=list)       # of a backward: the calls of its forward
+    ran: Counter = field(default_factory=Counter)   # {Statement: how often it has run}
+    pending: dict = field(default_factory=dict)     # {Statement: its next Step}, whose reads and
+                                                    # keys are collected while it runs
 
     @property
     def name(self):
@@ -63,44 +50,28 @@ class Call:
 
 @dataclass(repr=False)
 class Write:
-    """A value that a statement wrote.
+    """A value that a statement wrote."""
 
-    name     a local variable ("dx"), an attribute ("self.W.grad"), or "return"
-    arrays   copies of the arrays in the value; empty if they are large
-    how      "bound" for `dx = ..`, "in place" for `dx[0] = ..`
-    shown    [(path, Summary)] of the arrays
-    mark     the Mark (npdl.study.step.marks), or None
-    """
-
-    name: str
-    arrays: list
-    how: str
-    shown: list
-    mark: object = None
+    name: str                   # a local variable, an attribute ("self.W.grad"), or "return"
+    arrays: list                # copies of the arrays in the value; empty if they are large
+    how: str                    # "bound" for `dx = ..`, "in place" for `dx[0] = ..`
+    shown: list                 # [(path, Summary)] of the arrays
+    mark: object = None         # the Mark (npdl.study.step.marks)
 
 
 @dataclass(repr=False)
 class Step:
-    """A statement that ran or raised an exception.
+    """A statement that ran or raised an exception."""
 
-    call        the Call in which it ran
-    line        the Statement
-    iterations  the loop variables: a tuple of pairs (name, value) for each loop around it
-    writes      the Writes
-    reads       {variable: [(path, Summary)]} of the arrays that the statement read
-    keys        the keys (number of an Expression, occurrence) of the values that it computed
-    is_new      False if other variables held all arrays that it wrote, as for `x = cache.x`
-    error       the exception that it raised, or None
-    """
-
-    call: Call
-    line: object
-    iterations: tuple = ()
-    writes: list = field(default_factory=list)
-    reads: dict = field(default_factory=dict)
-    keys: list = field(default_factory=list)
-    is_new: bool = True
-    error: object = None
+    call: Call                  # the Call in which it ran
+    line: object                # the Statement
+    iterations: tuple = ()      # for each loop around it, a tuple of pairs (variable, value)
+    writes: list = field(default_factory=list)      # the Writes
+    reads: dict = field(default_factory=dict)       # {variable: [(path, Summary)]} of arrays
+    keys: list = field(default_factory=list)        # (number of an Expression, occurrence) of the
+                                                    # values that it computed
+    is_new: bool = True         # False if other variables held all arrays that it wrote: `x = y.x`
+    error: object = None        # the exception that it raised
 
 
 class StatementRewrite(Rewrite):
@@ -210,7 +181,7 @@ class Recorder(Watch):
     def _add_call(self, function, frame):
         """Add the Call of a function that begins."""
         code, names = frame.f_code, dict(frame.f_locals)
-        call = Call(self.phase, function, code, names, arguments={
+        call = Call(self.phase, function, code, names, {
             name: names.get(name) for name in code.co_varnames[: code.co_argcount]})
         caller = self._find_recorded_frame(frame.f_back)
         if caller is not None:
