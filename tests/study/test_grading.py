@@ -13,6 +13,7 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.study.homework import commands, sandbox
+from npdl.study.homework.answers import format_reasons
 from npdl.study.homework.exercise import Exercise
 from npdl.study.homework.grading import Grader, grade_class, total_grade
 from npdl.study.homework.handout import write_homework
@@ -88,7 +89,7 @@ def test_a_submission_cannot_reach_files_network_or_processes(tmp_path, homework
         "import socket; socket.create_connection(('127.0.0.1', 9))",
         f"import subprocess; subprocess.run(['touch', {str(target)!r}])",
         "import os; os.kill(os.getppid(), 9)", error="(OSError, ImportError)")).values()
-    assert one.list_reasons() == [] and not target.exists()
+    assert format_reasons(one.points) == [] and not target.exists()
 
 
 CENTRAL = instead(
@@ -128,8 +129,8 @@ def test_npdls_own_answer_is_not_in_the_process(tmp_path, homework):
             "differences.estimate_derivative(1, 1, 0, *4 * [dy])",
             "import linecache, npdl.layers.linear as own; linecache.cache[own.__file__]",
             error="(NotImplementedError, KeyError)"))
-    assert str(grades["inherits"]) == "0 of 5" and grades["attempts"].list_reasons() == []
-    assert "npdl's own answer is not available" in grades["inherits"].list_reasons()[0]
+    assert str(grades["inherits"]) == "0 of 5" and format_reasons(grades["attempts"].points) == []
+    assert "npdl's own answer is not available" in format_reasons(grades["inherits"].points)[0]
 
 
 def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homework):
@@ -140,8 +141,9 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homewo
                    missing="import no_such_module\n" + RIGHT,
                    float32=RIGHT.replace("reshape(-1, E)", "reshape(-1, E).astype('float32')"))
     assert {str(grades[name]) for name in ("utf16", "bom")} == {FULL}
-    assert "Python 3." in grades["syntax"].list_reasons()[0]
-    assert "No module named 'no_such_module'. Import only" in grades["missing"].list_reasons()[0]
+    assert "Python 3." in format_reasons(grades["syntax"].points)[0]
+    missing = format_reasons(grades["missing"].points)[0]
+    assert "No module named 'no_such_module'. Import only" in missing
     assert "converted to float32?" in grades["float32"].points["gradient of x"]
 
 
@@ -163,7 +165,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")
     assert points["empty"] == points["broken"] == "0 of 5"
-    assert "can't be read as a zip" in found["broken"]["Linear"].list_reasons()[0]
+    assert "can't be read as a zip" in format_reasons(found["broken"]["Linear"].points)[0]
 
 
 def test_large_files_zips_and_links_are_not_read(tmp_path):

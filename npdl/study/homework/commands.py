@@ -26,24 +26,21 @@ def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
     set_description(parser, HAND_OUT)
     actions = parser.add_subparsers(dest="action", metavar="grade")
-    _add_grade(actions.add_parser("grade", help="grade submissions; see homework grade --help"))
     parser.add_argument("--out", metavar="DIR", type=parse_path, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help=f"names of layers of npdl (default: {' '.join(LAYERS)})")
     parser.add_argument("--exam", action="store_true",
                         help="leave fixes and npdl's solution out of the README and the tests")
-
-
-def _add_grade(parser):
-    set_description(parser, GRADE)
-    parser.add_argument("folder", metavar="FOLDER", nargs="?",
-                        help="a folder with a folder or a zip for each student, or with the files "
-                        "that Canvas names by student")
-    parser.add_argument("--homework", required=True, metavar="DIR",
-                        help="the homework folder that the students have")
-    parser.add_argument("--out", metavar="DIR", dest="grades",
-                        help="a new or empty folder for grades.csv and feedback")
-    service = parser.add_mutually_exclusive_group()
+    grade = actions.add_parser("grade", help="grade submissions; see homework grade --help")
+    set_description(grade, GRADE)
+    grade.add_argument("folder", metavar="FOLDER", nargs="?",
+                       help="a folder with a folder or a zip for each student, or with the files "
+                       "that Canvas names by student")
+    grade.add_argument("--homework", required=True, metavar="DIR",
+                       help="the homework folder that the students have")
+    grade.add_argument("--out", metavar="DIR", dest="grades",
+                       help="a new or empty folder for grades.csv and feedback")
+    service = grade.add_mutually_exclusive_group()
     service.add_argument("--gradescope", metavar="FILE.zip", type=parse_path,
                          help="write an autograder for Gradescope instead of grading")
     service.add_argument("--results", metavar="FILE.json", type=parse_path,

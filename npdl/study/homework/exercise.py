@@ -27,6 +27,7 @@ class Exercise:
     methods    the names of the methods to write: "backward", and others that contain this word
     functions  functions that the student writes, too, because the methods call them, such as
                softmax_backward for Softmax; none if the layer contains other layers
+    names      the names of forward's inputs
     blanks     npdl's own methods and functions, which the student has to write
     solution   npdl's source of the methods
     """
@@ -38,6 +39,7 @@ class Exercise:
         self.file = f"{words.lower()}.py"
         self.methods = sorted((name for name in dir(self.cls) if "backward" in name),
                               key=lambda name: name != "backward")
+        self.names = list(inspect.signature(self.cls.forward).parameters)[1:]
         methods = [getattr(self.cls, name) for name in self.methods]
         has_parts = any(sample(self.cls)[0].children())
         self.functions = [] if has_parts else _find_called_backwards(methods)
@@ -51,16 +53,26 @@ class Exercise:
         are the arguments of forward, and "names" are the names of the inputs. "dy" is the upstream
         gradient. The seed only changes the random numbers.
         """
-        first, second, _, *options = make_sample_builders(self.cls).items()
-        cases = [(FIRST, first[1]), (SECOND, second[1]), *options]
-        return {case: _make_question(*build(stream(seed, 11, i)), seed)
-                for i, (case, build) in enumerate(cases)}
+        first, second, _, *others = make_sample_builders(self.cls).items()
+        cases, questions = [(FIRST, first[1]), (SECOND, second[1]), *others], {}
+        for number, (case, build) in enumerate(cases):
+            layer, inputs, options = build(stream(seed, 11, number))
+            layer, inputs = to_float64(layer, inputs, seed)
+            with np.errstate(all="ignore"):
+                outputs, _ = copy.deepcopy(layer).forward(*copy_tree(inputs), **options)
+            rng = stream(seed, 17)
+            for _, param in layer.params():     # backward must add to these gradients
+                param.grad = rng.standard_normal(param.shape)
+            questions[case] = {
+                "layer": layer, "inputs": inputs, "options": options, "names": self.names,
+                "dy": draw_upstream(outputs, stream(seed, 78))}
+        return questions
 
     def format_file(self):
         """Return the text of the student's file."""
         given = [getattr(self.cls, _find_forward_name(blank)) for blank in self.methods]
-        twins = [one.__globals__.get(_find_forward_name(one.__name__)) for one in self.functions]
-        shown = [function for function in twins if function]
+        shown = [forward for one in self.functions if (
+            forward := one.__globals__.get(_find_forward_name(one.__name__)))]
         doc = inspect.getdoc(self.cls)
         doc = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    ")
         body = [f"{doc}\n", *(_copy_method(method) for method in given),
@@ -70,18 +82,6 @@ class Exercise:
             + _format_imports(self.cls, given, shown),
             f"class {self.name}({self.cls.__module__}.{self.name}):\n" + "\n".join(body).rstrip(),
             *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
-
-
-def _make_question(layer, inputs, options, seed):
-    layer, inputs = to_float64(layer, inputs, seed)
-    with np.errstate(all="ignore"):
-        outputs, _ = copy.deepcopy(layer).forward(*copy_tree(inputs), **options)
-    rng = stream(seed, 17)
-    for _, param in layer.params():     # backward must add to these gradients
-        param.grad = rng.standard_normal(param.shape)
-    return {"layer": layer, "inputs": inputs, "options": options,
-            "dy": draw_upstream(outputs, stream(seed, 78)),
-            "names": list(inspect.signature(type(layer).forward).parameters)[1:]}
 
 
 def _find_forward_name(name):
@@ -110,8 +110,7 @@ def _format_blank(function, exercise):
 def _make_hints(exercise):
     """Return sentences such as "Return dx." or "You may use softmax_backward."."""
     layer, inputs, _ = sample(exercise.cls)
-    names = list(inspect.signature(exercise.cls.forward).parameters)[1:]
-    returned = [f"d{name}" for name, value in zip(names, inputs, strict=False)
+    returned = [f"d{name}" for name, value in zip(exercise.names, inputs, strict=False)
                 if any(leaves(value))]
     argument = list(inspect.signature(exercise.cls.backward).parameters)[1]
     if argument in returned:            # the states before and after a step have the same name
@@ -133,11 +132,9 @@ def _find_called_backwards(functions):
 
 
 def _format_imports(cls, given, shown):
-    """Return the import statements of a student's file, as text.
+    """Return the import statements of a file, which has a subclass of `cls`, as text.
 
-    cls    the class of npdl from which the student's class is derived
-    given  npdl's methods that the file contains
-    shown  npdl's functions that the file contains, so they are not imported
+    The file contains npdl's methods `given`, and its functions `shown`, which are not imported.
     """
     names = {}                                          # {module: names that are used}
     for function in given + shown:
@@ -145,13 +142,12 @@ def _format_imports(cls, given, shown):
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         names.setdefault(function.__module__, set()).update(
             used & function.__globals__.keys() - {one.__name__ for one in shown})
-    lines = [f"from {module} import {', '.join(sorted(used))}"
-             for module, used in sorted(names.items()) if used]
-    modules = sorted({cls.__module__, *(method.__module__ for method in given)})
-    return "\n".join([*(f"import {module}" for module in modules), *map(_wrap_import, lines)])
-
-
-def _wrap_import(line):
-    """Return an import statement in lines of at most 100 columns."""
-    long = line.replace("import ", "import (") + ")"
-    return line if len(line) <= 100 else textwrap.fill(long, 100, subsequent_indent="    ")
+    lines = [f"import {module}" for module in sorted(
+        {cls.__module__, *(method.__module__ for method in given)})]
+    for module, used in sorted(names.items()):
+        line = f"from {module} import {', '.join(sorted(used))}"
+        if len(line) > 100:
+            line = textwrap.fill(line.replace("import ", "import (") + ")", 100,
+                                 subsequent_indent="    ")
+        lines += [line] * bool(used)
+    return "\n".join(lines)

@@ -40,19 +40,12 @@ class Grade:
     @property
     def earned(self):
         """Return the number of earned points, or "not graded"."""
-        if self.not_graded:
-            return "not graded"
-        return sum(not reason for reason in self.points.values())
+        return "not graded" if self.not_graded else sum(not why for why in self.points.values())
 
     def __str__(self):
         """Return "3 of 5", or "not graded" with the reason."""
-        if self.not_graded:
-            return f"not graded: {self.not_graded}"
-        return f"{self.earned} of {len(self.points)}"
-
-    def list_reasons(self):
-        """Return a list of sentences: why points are lost, or why the exercise is not graded."""
-        return [self.not_graded] if self.not_graded else format_reasons(self.points)
+        return (f"not graded: {self.not_graded}" if self.not_graded
+                else f"{self.earned} of {len(self.points)}")
 
 
 class Grader:
@@ -125,11 +118,11 @@ def format_csv(graded, references):
     rows = [["submission", *references, "points", "of", "same as", "reason"]]
     for name, grades in graded.items():
         whole = total_grade(grades)
-        reasons = [f"{exercise}: {grade.list_reasons()[0]}" for exercise, grade in grades.items()
-                   if grade.list_reasons()]
+        reasons = {exercise: grade.not_graded or "".join(format_reasons(grade.points)[:1])
+                   for exercise, grade in grades.items()}
         rows.append([name, *(grade.earned for grade in grades.values()), whole.earned,
                      "" if whole.not_graded else len(whole.points), copies[name],
-                     "; ".join(reasons)])
+                     "; ".join(f"{exercise}: {why}" for exercise, why in reasons.items() if why)])
     text = io.StringIO()
     csv.writer(text).writerows([f"'{cell}" if FORMULA.match(str(cell)) else cell for cell in row]
                                for row in rows)

@@ -28,8 +28,7 @@ def read_homework(folder):
     """
     try:
         record = read_json(Path(folder) / RECORD)
-        exercises = [Exercise(layer) for layer in record["layers"]]
-        return {one.name: one for one in exercises}, record["exam"]
+        return {one.name: one for one in map(Exercise, record["layers"])}, record["exam"]
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise InputError(f"{folder} has no valid {RECORD}; give the folder that `python -m npdl "
                          "homework` wrote for the class") from error

@@ -51,15 +51,15 @@ def run_student(task):
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ} | {
         "PYTHONPATH": paths, "PYTHONHASHSEED": "0"} | ONE_THREAD
-    seconds = task["seconds"]
     with tempfile.TemporaryDirectory(prefix="npdl") as folder, \
             tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
         try:
-            status = subprocess.run(COMMAND, input=pickle.dumps(task), timeout=seconds, cwd=folder,
-                                    env=environment, stdout=answers, stderr=errors).returncode
+            status = subprocess.run(
+                COMMAND, input=pickle.dumps(task), timeout=task["seconds"], cwd=folder,
+                env=environment, stdout=answers, stderr=errors).returncode
             ended = f"the code ended the process, with status {status}, before the tests were done"
         except subprocess.TimeoutExpired:
-            ended = f"the code did not finish within {seconds:g} seconds"
+            ended = f"the code did not finish within {task['seconds']:g} seconds"
         answers.seek(0)
         errors.seek(0)
         found = read_answers(answers.read(MOST_ANSWERED))

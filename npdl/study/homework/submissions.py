@@ -31,7 +31,7 @@ def list_submissions(folder):
     found, folder = {}, Path(folder)
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         flat = FLAT.fullmatch(place.name) if place.is_file() else None
-        if place.is_symlink() or not (flat or place.is_dir() or _is_zip(place.name)):
+        if place.is_symlink() or not (flat or place.is_dir() or place.suffix.lower() == ".zip"):
             print(f"{printable(place.name)} is skipped, because it is not a submission")
             continue
         name = flat["student"] if flat else place.name.removesuffix(".zip")
@@ -70,10 +70,6 @@ def _normalise_name(path):
     return re.sub(r"[\W_]", "", ENDINGS.sub("", name)) + ".py" * name.endswith(".py")
 
 
-def _is_zip(name):
-    return name.lower().endswith(".zip")
-
-
 def _list_files(submission):
     """Yield (path, file, entry) for the files that a student may have written.
 
@@ -84,7 +80,7 @@ def _list_files(submission):
             path = file.relative_to(place).as_posix() if place.is_dir() else name
             if not _is_student_file(path) or not file.is_file() or file.is_symlink():
                 continue
-            if _is_zip(path):
+            if path.lower().endswith(".zip"):
                 yield from _list_zip(path, file)
             else:
                 yield printable(path), file, None

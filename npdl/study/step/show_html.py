@@ -7,7 +7,7 @@ import math
 import string
 from pathlib import Path
 
-from npdl.study.containment import format_exception
+from npdl.study.containment import NPDL, format_exception
 from npdl.study.step import maths
 from npdl.study.trace.statements import split_comments
 
@@ -18,7 +18,14 @@ def format_page(walk, phases):
     """Return the page of a Walk as HTML text."""
     read = {name: (PARTS / name).read_text(encoding="utf-8")
             for name in ("page.html", "page.css", "draw.js", "page.js")}
-    data = json.dumps(_collect_data(walk, phases), separators=(",", ":"))
+    writer, error = _Data(), walk.recording.error
+    data = json.dumps({
+        "title": walk.title, "steps": [writer.add_step(step) for step in walk.steps(phases)],
+        "calls": writer.calls, "functions": writer.functions, "arrays": writer.arrays,
+        "notes": walk.notes, "error": format_exception(error) if error is not None else "",
+        "finals": [{"name": row.name, "right": row.right, "error": _round_number(row.error),
+                    "reason": row.inconclusive_text} for row in walk.finals],
+    }, separators=(",", ":"))
     return string.Template(read["page.html"]).substitute(
         title=html.escape(walk.title), style=read["page.css"], draw=read["draw.js"],
         script=read["page.js"], data=data.replace("<", "\\u003c"),    # data must not begin a tag
@@ -30,20 +37,6 @@ def format_frame(title, page):
     return (f'<iframe title="{html.escape(title)}, line by line" sandbox="allow-scripts" '
             'style="width:100%;height:44rem;border:1px solid #8884" '
             f'srcdoc="{html.escape(page)}"></iframe>')
-
-
-def _collect_data(walk, phases):
-    """Return the data of the page, in types that JSON can represent."""
-    writer = _Data()
-    steps = [writer.add_step(step) for step in walk.steps(phases)]
-    error = walk.recording.error
-    return {
-        "title": walk.title, "steps": steps, "calls": writer.calls,
-        "functions": writer.functions, "arrays": writer.arrays, "notes": walk.notes,
-        "finals": [{"name": row.name, "right": row.right, "error": _round_number(row.error),
-                    "reason": row.inconclusive_text} for row in walk.finals],
-        "error": format_exception(error) if error is not None else "",
-    }
 
 
 class _Data:
@@ -67,18 +60,18 @@ class _Data:
             "turn": [f"{name} = {value}" for loop in step.iterations for name, value in loop],
             "reads": [{"name": name + path, "array": self.add_array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
-            "writes": [w for write in step.writes for w in self.format_writes(write)],
+            "writes": [self.format_write(write, *pair)
+                       for write in step.writes for pair in write.shown],
         }
         if step.error is not None:
             found["error"] = format_exception(step.error)
         return found
 
-    def format_writes(self, write):
-        for path, summary in write.shown:
-            found = {"name": write.name + path, "how": write.how, "array": self.add_array(summary)}
-            if write.mark is not None:
-                found["check"] = self.format_mark(write.mark)
-            yield found
+    def format_write(self, write, path, summary):
+        found = {"name": write.name + path, "how": write.how, "array": self.add_array(summary)}
+        if write.mark is not None:
+            found["check"] = self.format_mark(write.mark)
+        return found
 
     def add_array(self, summary):
         """Add an array's Summary to the page, and return its index in the list of arrays."""
@@ -127,9 +120,9 @@ def _format_lines(function):
 
 def _shorten_path(filename):
     """Return a path such as "npdl/losses.py" for a file of npdl, or the name of another file."""
-    parts = filename.replace("\\", "/").split("/")
-    at = max((i for i, part in enumerate(parts) if part == "npdl"), default=len(parts) - 1)
-    return "/".join(parts[at:])
+    path = Path(filename)
+    is_npdls = filename.startswith(NPDL)
+    return path.relative_to(Path(NPDL).parent).as_posix() if is_npdls else path.name
 
 
 def _round_number(value):

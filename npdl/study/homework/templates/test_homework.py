@@ -8,6 +8,5 @@ from npdl.study.homework.home import find_problems
 
 @pytest.mark.parametrize("name", read_homework(".")[0])
 def test(name):
-    problems = find_problems(name)
-    if problems:
+    if problems := find_problems(name):
         pytest.fail(problems, pytrace=False)
