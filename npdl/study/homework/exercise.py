@@ -37,8 +37,7 @@ class Exercise:
         self.name = self.cls.__name__
         words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name)
         self.file = f"{words.lower()}.py"
-        self.methods = sorted((name for name in dir(self.cls) if "backward" in name),
-                              key=lambda name: name != "backward")
+        self.methods = [name for name in dir(self.cls) if "backward" in name]
         self.names = list(inspect.signature(self.cls.forward).parameters)[1:]
         methods = [getattr(self.cls, name) for name in self.methods]
         has_parts = any(sample(self.cls)[0].children())
