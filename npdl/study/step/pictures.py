@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEW, SIDE = 48, 16          # if an array has more than FEW entries, at most SIDE rows and columns
-                            # are kept
+FEW, SIDE = 48, 16          # if an array has more than FEW entries (also in page/draw.js), at most
+                            # SIDE rows and columns are kept
 
 
 @dataclass

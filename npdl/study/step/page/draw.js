@@ -13,9 +13,10 @@ function colour(share, most = 0.85) {
   return "rgba(" + getComputedStyle(document.documentElement).getPropertyValue(name).trim() + "," + (most * Math.min(1, Math.abs(share))).toFixed(3) + ")";
 }
 
-// The largest magnitude of a finite entry; true if the array's entries are all there.
+const FEW = 48;                 // arrays with at most this many entries are tables, as in pictures.py
+// The largest magnitude of a finite entry; true if the array has few entries, which are all there.
 const scaleOf = (array) => Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
-const isWhole = (array) => array.entries.flat().length === array.shape.reduce((a, b) => a * b, 1);
+const isWhole = (array) => array.shape.reduce((a, b) => a * b, 1) <= FEW;
 
 function heat(array) {
   const name = array.name + ", " + array.shape.join(" by "), rows = array.entries, columns = rows[0].length;
