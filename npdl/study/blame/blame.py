@@ -34,23 +34,23 @@ from npdl.study.containment import add_note_on_timeout, format_exception, is_npd
 from npdl.study.trace.runs import Budget, Runs, silence_warnings
 from npdl.study.trace.source import replace_line
 
-WORK = 9_000_000        # values that a search may compute; a larger number finds more, slowly
+WORK = 9_000_000        # values that a search may compute, and a comparison of lines by `step`; a
+                        # larger number finds more, but takes longer
 SECONDS = 7.0           # limit of a search in seconds of processor time, reached on slow machines
                         # only; a larger number finds more there, but answers later
 
 
-def blame(layer, *inputs, seed=0, **options):
+def blame(layer, *inputs, **options):
     """Check the gradients of a layer; return a Blame, which names the incorrect line, if any.
 
     layer     a Layer, an object that keeps its cache in self, or a pair (f_forward, f_backward)
     inputs    the positional arguments of forward; float arrays are converted to float64
-    seed      the seed of the random parameters and upstream gradients
     options   the keyword arguments of forward
     Raises InputError if `layer` is not a layer, or if a layer of npdl rejects the inputs.
     """
     layer = as_layer(layer)
     try:
-        subject = Subject(layer, inputs, options, seed=seed)
+        subject = Subject(layer, inputs, options)
     except Exception as error:
         if isinstance(error, NpdlError) and is_npdl_class(type(layer)):
             raise

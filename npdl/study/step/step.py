@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.study.blame.blame import blame_subject, check_gradients
+from npdl.study.blame.blame import WORK, blame_subject, check_gradients
 from npdl.study.check.adapters import Uncheckable, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.containment import write_text
@@ -24,8 +24,6 @@ from npdl.study.trace.runs import Budget, Runs, run_forward_backward, silence_wa
 from npdl.study.trees import copy_tree, restore_values
 
 PHASES = "forward", "backward"
-WORK = 9_000_000            # values that the comparison of single lines may compute; a larger
-                            # number compares more lines, but takes longer
 
 
 @dataclass(repr=False)
@@ -72,12 +70,11 @@ class Walk:
         return found
 
 
-def step(layer, *inputs, seed=0, **options):
+def step(layer, *inputs, **options):
     """Run a layer's forward and backward and return a Walk, which shows each statement.
 
     layer    a Layer, an object that keeps its cache in self, or a pair (f_forward, f_backward)
     inputs   the positional arguments of forward
-    seed     the seed of the random parameters and upstream gradients
     options  the keyword arguments of forward
     The layer is copied to float64, and its parameters are made random, as in gradcheck. If the
     layer raises an exception, the Walk ends there and shows the exception. Raises InputError for a
@@ -86,7 +83,7 @@ def step(layer, *inputs, seed=0, **options):
     layer = as_layer(layer)
     title = type(layer).__name__
     try:
-        subject = Subject(layer, inputs, options, seed=seed)
+        subject = Subject(layer, inputs, options)
     except Exception as error:                          # show the statements up to the error
         return _walk_forward(title, layer, inputs, options, error)
     with silence_warnings():
