@@ -65,10 +65,32 @@ class Blame:
         return place + (f", first at {turns}" if turns else "")
 
     def __repr__(self):
-        return format_blame(self)
+        """Return the text that is printed."""
+        if self.right:
+            worst = max((row.error for row in self.rows if row.right), default=0.0)
+            count = sum(bool(row.right) for row in self.rows)
+            lines = [f"correct: {count} gradients agree with their numerical values (largest "
+                     f"relative error {worst:.1e})"]
+        elif self.kind in HEADS or not self.line:
+            head = HEADS.get(self.kind, "incorrect, but no line was found:")
+            lines = [head, *([f"  {self.location}", ""] if self.line else []), textwrap.fill(
+                self.diagnosis, 92, initial_indent="  ", subsequent_indent="  "),
+                *_format_errors(self)]
+        else:
+            head = "this line raises an exception:" if self.kind == "raised" else \
+                "incorrect line:" if self.verified else "most likely incorrect line:"
+            lines = [head, f"  {self.location}", "",
+                     *("    " + line.strip() for line in self.source.splitlines()), ""]
+            lines += [*_format_values(self), *_format_fix(self), *_format_errors(self)]
+        return printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]), "\n")
 
     def _repr_html_(self):
-        return format_html(self)
+        """Return HTML for a notebook, in which the incorrect line is marked."""
+        colour = "#2e7d3233" if self.right else "#c6282833"
+        text, line = html.escape(str(self)), html.escape(self.source.strip())
+        marked = f'<mark style="background:{colour};color:inherit">{line}</mark>'
+        text = text.replace(line, marked, 1) if line else text
+        return f'<pre style="border-left:.4em solid {colour};padding:.2em .8em">{text}</pre>'
 
 
 def make_blame(checked, line=None, fix=None, **fields):
@@ -100,27 +122,6 @@ def add_values(report, localization, candidate):
         for n in ast.walk(getattr(loop, "target", loop))
         if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))
     return report
-
-
-def format_blame(report):
-    """Return a Blame as text."""
-    if report.right:
-        worst = max((row.error for row in report.rows if row.right), default=0.0)
-        count = sum(bool(row.right) for row in report.rows)
-        lines = [f"correct: {count} gradients agree with their numerical values (largest relative "
-                 f"error {worst:.1e})"]
-    elif report.kind in HEADS or not report.line:
-        head = HEADS.get(report.kind, "incorrect, but no line was found:")
-        lines = [head, *([f"  {report.location}", ""] if report.line else []), textwrap.fill(
-            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "),
-            *_format_errors(report)]
-    else:
-        head = "this line raises an exception:" if report.kind == "raised" else \
-            "incorrect line:" if report.verified else "most likely incorrect line:"
-        lines = [head, f"  {report.location}", "",
-                 *("    " + line.strip() for line in report.source.splitlines()), ""]
-        lines += [*_format_values(report), *_format_fix(report), *_format_errors(report)]
-    return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
 
 
 def _format_values(report):
@@ -184,12 +185,3 @@ def shorten_path(file):
     """Return a path relative to the current folder, or unchanged if the file is outside of it."""
     near = os.path.relpath(file)
     return file if near.startswith("..") else near
-
-
-def format_html(report):
-    """Return a Blame as HTML for a notebook, in which the incorrect line is marked."""
-    colour = "#2e7d3233" if report.right else "#c6282833"
-    text, line = html.escape(str(report)), html.escape(report.source.strip())
-    marked = f'<mark style="background:{colour};color:inherit">{line}</mark>'
-    text = text.replace(line, marked, 1) if line else text
-    return f'<pre style="border-left:.4em solid {colour};padding:.2em .8em">{text}</pre>'
