@@ -10,7 +10,7 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
     Backward by hand          one sample, with a number on every edge
     The derivation            each rule in words where it is used, intermediate lines written
     Summary                   a table of forward and backward formulas, three sentences
-    Backward, line by line    source;  The proof: gradient checks;  What goes wrong here: mistakes
+    Backward, line by line    source;  Gradient check: proof;  What goes wrong here: mistakes
     Exercises                 ### Easy, ### Medium, ### Hard, each with a folded solution;
                               the questions of the course in a fold "From the course"
     Write it yourself         a homework, and the link to the notebook of a chapter with a backward

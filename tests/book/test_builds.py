@@ -62,7 +62,7 @@ dx = dy_rows @ self.W.data.T <- map-1
 return dx.reshape(cache.shape) <- map-1
 ```
 
-## The proof
+## Gradient check
 
 ```{proof} Linear
 ```
@@ -107,7 +107,7 @@ def test_a_chapter_in_good_form(tmp_path):
     ("y_n = x_n W", r"y_n \\text{ is } x_n W = b", "equation y_n"),
     ('holds("y_n"', 'holds("x_n"', "0 formulas of the text above begin with 'x_n'"),
     ('holds("y_n", y=x @ W)', "x", "does not evaluate statement 1 of its equation"),
-    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":58: $x \le y$ has a relation and no check"),
+    ("Gradient check\n", "Gradient check\n\nOf $x \\le y$.\n", r":58: $x \le y$ has a relation and no check"),
     ("y = x W", "y = x W^\\top", ":37: check map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
     ("y=x @ W", "x=0 * x, y=0 * x @ W", "cannot fail"),
