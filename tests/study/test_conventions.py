@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from npdl import BiRNN, Cache, Layer, Linear, Param, gradcheck
+from npdl import BiRNN, Cache, Layer, Linear, Param, blame, gradcheck
 from npdl.errors import InputError
-from npdl.study.check.adapters import Uncheckable, as_layer, make_function_layer
+from npdl.study.check.adapters import Uncheckable, as_layer, make_function_class
 from npdl.study.check.samples import find_layer_classes, sample
 from npdl.study.check.subjects import Subject
 
@@ -260,7 +260,7 @@ def rnn_cell_backward(da_next, cache):
 def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
     parameters = {"Wax": normal(5, 3), "Waa": normal(5, 5), "Wya": normal(2, 5)}
     inputs = normal(3, 4), normal(5, 4), parameters
-    layer, inputs, _ = sample(make_function_layer(
+    layer, inputs, _ = sample(make_function_class(
         "rnn_cell", rnn_cell_forward, rnn_cell_backward, lambda: inputs))
     report = gradcheck(layer, *inputs)
     assert report.ok(), report
@@ -392,6 +392,7 @@ READ = "forward reads this array, and no gradient of it was found; "
 def test_what_is_not_compared_is_asked_about_and_not_right(layer, text):
     report = gradcheck(layer, X)
     assert report.right is None and not report.faults and text in str(report), report
+    assert blame(layer, X).file in ("", __file__)       # a question shows the student's code
 
 
 @pytest.mark.parametrize("layer", [Constant(), BareArray()])

@@ -5,6 +5,7 @@ import copy
 
 import numpy as np
 
+from npdl.study.check.adapters import get_forward, get_original
 from npdl.study.check.verdicts import Check
 from npdl.study.trace.watch import run_profiled
 from npdl.study.trees import is_float, leaves, map_leaves
@@ -78,8 +79,9 @@ def record_part_calls(runs):
     A part is an object with a forward and a backward, or a pair (f_forward, f_backward), that the
     forward of the layer calls. The innermost parts come first.
     """
-    codes, layer, found = {f.code: f for f in runs.watch.functions}, runs.subject.layer, {}
-    own = {type(getattr(layer, "original", layer)), getattr(layer, "run", None)}
+    codes, found = {f.code: f for f in runs.watch.functions}, {}
+    layer = get_original(runs.subject.layer)
+    own = {type(layer), get_forward(layer)}
 
     def called(frame, event, _):
         one = codes.get(frame.f_code)

@@ -9,7 +9,7 @@ import functools
 import numpy as np
 
 from npdl.study.blame.report import Blame, make_blame
-from npdl.study.check.adapters import Adapter, FunctionAdapter
+from npdl.study.check.adapters import FunctionPair, get_original
 from npdl.study.check.side_effects import find_side_effects
 from npdl.study.trace.statements import describe_function
 from npdl.study.trees import is_equal, is_float, map_leaves
@@ -76,7 +76,7 @@ def make_other_inputs(subject):
     if subject.params:
         yield f"{given}other parameters", subject.inputs, 1
     changes = {"a repeated id, or another mask": _change_last_entry}
-    if not isinstance(subject.layer, FunctionAdapter):
+    if not isinstance(get_original(subject.layer), FunctionPair):
         changes["a second row"] = functools.partial(_double_axis, axis=0)
         changes["a second time step"] = functools.partial(_double_axis, axis=1)
     for factor in FACTORS:
@@ -110,10 +110,7 @@ def _find_return_line(subject):
 
     Returns None if there is no source.
     """
-    backward = subject.layer.backward
-    if isinstance(subject.layer, Adapter):              # then it calls the student's backward
-        backward, _ = subject.layer.bind_backward(subject.run()[1])
-    code = getattr(backward, "__code__", None)
+    code = getattr(get_original(subject.layer).backward, "__code__", None)
     watched = code and describe_function(code)
     lines = watched.lines if watched else []
     return ([line for line in lines if line.is_return] or lines or [None])[-1]

@@ -32,6 +32,23 @@ class Uncheckable(InputError):
     """The gradients of some code can't be checked, although the code may be right."""
 
 
+class FunctionPair:
+    """The base of classes whose forward and backward are two functions, without parameters."""
+
+
+def make_function_class(name, forward, backward, sample=None):
+    """Return a subclass of FunctionPair.
+
+    name               the name of the class
+    forward, backward  the functions
+    sample             a function that returns the arguments of forward, or None
+    """
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    if sample is not None:
+        members["sample"] = classmethod(lambda cls: (cls(), *as_tuple(sample())))
+    return type(name, (FunctionPair,), members)
+
+
 def as_layer(thing):
     """Return a Layer that calls `thing`: an object with forward and backward, or two functions.
 
@@ -39,7 +56,7 @@ def as_layer(thing):
     InputError for anything else.
     """
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
-        return make_function_layer(getattr(thing[0], "__name__", "f"), *thing)()
+        thing = make_function_class(getattr(thing[0], "__name__", "f"), *thing)()
     cls = type(thing)
     if not is_layer_class(cls):
         name = getattr(thing, "__name__", cls.__name__)
@@ -52,9 +69,9 @@ def as_layer(thing):
             raise InputError(f"{cls.__name__} contains itself; a layer may hold its parts, but not "
                              "the layer that it belongs to") from None
     if isinstance(thing, Adapter) or isinstance(thing, Layer) and (
-            cls.backward is Layer.backward or len(get_backward_arguments(cls.backward)) != 2):
+            cls.backward is Layer.backward or len(get_backward_arguments(thing)) != 1):
         return thing
-    return _make_subclass(ObjectAdapter, cls.__name__, cls, get_forward(thing))(thing)
+    return type(cls.__name__, (Adapter,), {})(thing)
 
 
 def is_layer_class(cls):
@@ -68,147 +85,96 @@ def get_forward(thing):
     return getattr(thing, "forward", None) or getattr(thing, "__call__", None)  # noqa: B004
 
 
-def get_backward_arguments(backward):
-    """Return the positional arguments of a backward, a list of inspect.Parameter.
+def get_original(layer):
+    """Return the student's object if a layer is an Adapter, else the layer itself."""
+    return layer.original if isinstance(layer, Adapter) else layer
+
+
+def get_forward_arguments(layer):
+    """Return the names of the positional arguments of a layer's forward."""
+    forward = get_forward(get_original(layer))
+    return [p.name for p in inspect.signature(forward).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def get_backward_arguments(thing):
+    """Return the positional arguments of an object's backward, a list of inspect.Parameter.
 
     Arguments whose default is True or False are options and are left out.
     """
-    return [p for p in inspect.signature(backward).parameters.values()
+    return [p for p in inspect.signature(thing.backward).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
             and not isinstance(p.default, bool)]
 
 
-def split_cache(returned, name):
-    """Return (outputs, cache) for the value that a forward returned, or raise Uncheckable."""
-    if not isinstance(returned, tuple) or len(returned) < 2:
-        raise Uncheckable(f"{name} must return its output and a cache, which backward "
-                          "takes: return out, cache")
-    *outputs, cache = returned
-    return outputs[0] if len(outputs) == 1 else tuple(outputs), cache
-
-
 class Adapter(Layer):
-    """The base class of Layers that call a student's code.
-
-    A subclass defines bind_backward(cache), which returns the student's backward and the arguments
-    that follow the upstream gradients in its call, (cache,) or ().
-
-    is_loss  True if backward may be called without an upstream gradient, which is then 1
-    """
-
-    is_loss = False
-
-    def prepare(self, inputs, options):
-        """Run forward once, and set `is_loss`."""
-        _, cache = self.forward(*inputs, **options)
-        self.is_loss = self.count_upstreams(cache) < 1 or get_backward_arguments(
-            self.bind_backward(cache)[0])[0].default == 1
-
-    def count_upstreams(self, cache):
-        """Return the number of upstream gradients that backward takes."""
-        backward, given = self.bind_backward(cache)
-        return len(get_backward_arguments(backward)) - len(given)
-
-    def backward(self, dout, cache):
-        """Call the student's backward with as many arguments as it takes; return its result."""
-        backward, given = self.bind_backward(cache)
-        wanted = self.count_upstreams(cache)
-        if wanted < 1:
-            return backward(*given)
-        return backward(*(dout if isinstance(dout, tuple) and wanted > 1 else (dout,)), *given)
-
-
-class FunctionAdapter(Adapter):
-    """A Layer that calls two functions. It has no parameters: all arrays are inputs."""
-
-    def bind_backward(self, cache):
-        return self.undo, (cache,)
-
-    def forward(self, *inputs, **options):
-        return split_cache(self.run(*inputs, **options), self.run.__name__)
-
-
-def make_function_layer(name, forward, backward, sample=None):
-    """Return a Layer class that calls two functions.
-
-    name               the name of the class
-    forward, backward  the functions
-    sample             a function that returns the arguments of forward, or None
-    """
-    cls = _make_subclass(FunctionAdapter, name, forward, forward)
-    cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
-    if sample is not None:
-        cls.sample = classmethod(lambda cls: (cls(), *as_tuple(sample())))
-    return cls
-
-
-def _make_subclass(base, name, thing, forward):
-    """Return a subclass of the Adapter class `base` with the docstring and module of `thing`.
-
-    The forward of the subclass has the signature of `forward`.
-    """
-    def run(self, /, *inputs, **options):
-        return base.forward(self, *inputs, **options)
-
-    own = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)     # a function may have a self
-    signature = inspect.signature(forward)
-    run.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
-    return type(name, (base,), {"forward": run, "__doc__": thing.__doc__,
-                                "__module__": getattr(thing, "__module__", None) or "__main__"})
-
-
-class ObjectAdapter(Adapter):
     """A Layer for an object that keeps its cache in self, or its parameters in plain arrays.
+
+    original       the object
+    has_cache      True if backward takes a cache as its last argument
+    num_upstreams  the number of upstream gradients that backward takes
+    is_loss        True if backward may be called without an upstream gradient, which is then 1
+    candidates     {path: ParameterCandidate} of the object
+    parameters     {path: Param}: all Params, and the arrays at the paths in `learned`
+    missing        the paths of the parameters for which backward has left no gradient
 
     Each forward runs on a new copy of the object, so a run can't change the next one. The cache is
     a pair (this copy, (cache that the object's forward returned,) or ()).
     """
 
-    def __init__(self, original):
+    def __init__(self, original, learned=()):
         if not hasattr(original, "__dict__"):
             raise InputError(f"{type(original).__name__} has __slots__ and no __dict__, so its "
                              "parameters can't be found; remove __slots__")
+        taken = get_backward_arguments(original)
         self.original, self.missing = original, set()
-        self._set_parameters()
-
-    def _set_parameters(self, learned=()):
-        """Set `parameters`, {path: Param}: all Params, and the arrays at paths in `learned`."""
-        self.candidates = find_parameter_candidates(self.original)
-        self.constants = find_constants(self.original)
+        self.has_cache = isinstance(original, FunctionPair) or len(taken) > 1 and not (
+            taken[-1].name.startswith(("d", "g")) or taken[-1].name.endswith("_grad"))
+        self.num_upstreams = len(taken) - self.has_cache
+        self.is_loss = self.num_upstreams < 1 or taken[0].default == 1
+        self.candidates = find_parameter_candidates(original)
+        self.constants = find_constants(original)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()
                            if isinstance(one.value, Param) or path in learned}
 
-    def bind_backward(self, cache):
-        return cache[0].backward, cache[1]
-
     def params(self, frozen=False):
         return iter(self.parameters.items())
 
-    def _copy_object(self):
-        """Return a copy of the object that shares the parameters."""
-        memo = {id(value): value for param in self.parameters.values()
-                for value in (param, param.data)} | self.constants
-        return copy.deepcopy(self.original, memo)
-
     def forward(self, *inputs, **options):
-        twin = self._copy_object()
+        shared = {id(value): value for param in self.parameters.values()
+                  for value in (param, param.data)} | self.constants
+        twin = copy.deepcopy(self.original, shared)     # with `shared` as memo, these aren't copied
         returned = get_forward(twin)(*inputs, **options)
         if returned is None:
             returned = getattr(twin, "output", None)
-        last = get_backward_arguments(twin.backward)[1:]
-        if last and not (last[-1].name.startswith(("d", "g")) or last[-1].name.endswith("_grad")):
-            returned, cache = split_cache(returned, f"{type(self).__name__}.forward")
-            return returned, (twin, (cache,))
-        return returned, (twin, ())
+        if not self.has_cache:
+            return returned, (twin, ())
+        if not isinstance(returned, tuple) or len(returned) < 2:
+            raise Uncheckable(f"{get_forward(twin).__qualname__} must return its output and a "
+                              "cache, which backward takes: return out, cache")
+        *outputs, cache = returned
+        return outputs[0] if len(outputs) == 1 else tuple(outputs), (twin, (cache,))
 
     def backward(self, dout, cache):
-        held = dict(walk_attributes(cache[0]))
+        twin, given = cache
+        held = dict(walk_attributes(twin))
         for one in self.candidates.values():
             gradient = one.find_gradient(held)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some code writes into it, some adds to it
-        returned, held = super().backward(dout, cache), dict(walk_attributes(cache[0]))
+        upstreams = dout if isinstance(dout, tuple) and self.num_upstreams > 1 else (dout,)
+        returned = twin.backward(*upstreams * (self.num_upstreams > 0), *given)
+        self._collect_gradients(dict(walk_attributes(twin)))
+        if returned is None:                            # the gradient may be in self.dx
+            names = get_forward_arguments(self)
+            own = {key: value for key, value in vars(twin).items() if key not in names}
+            keys = {find_gradient_key(name, own) for name in names} - {None}
+            return {key: own[key] for key in keys} or None
+        return returned
+
+    def _collect_gradients(self, held):
+        """Add the gradients in {path: value} to those of the Params, and set `missing`."""
         self.missing = set()
         for path, param in self.parameters.items():
             if self.candidates[path].value is param:    # backward has added to a Param itself
@@ -220,32 +186,27 @@ class ObjectAdapter(Adapter):
                 param.grad += gradient
             else:
                 param.grad = np.asarray(gradient)
-        if returned is None:                            # the gradient may be in self.dx
-            names = inspect.signature(get_forward(self.original)).parameters
-            own = {key: value for key, value in vars(cache[0]).items() if key not in names}
-            keys = {find_gradient_key(name, own) for name in names} - {None}
-            return {key: own[key] for key in keys} or None
-        return returned
 
-    def prepare(self, inputs, options):
-        """Run forward, which may create parameters; set `parameters` and `is_loss`."""
+    def create_parameters(self, inputs, options):
+        """Return an Adapter for the object with the parameters that its first forward creates."""
         with contextlib.suppress(Exception):            # forward may not accept other inputs
-            self.original = copy_with_lazy_attributes(self.original, get_forward, inputs, options)
-        self._set_parameters()
-        super().prepare(inputs, options)
+            return type(self)(copy_with_lazy_attributes(self.original, get_forward, inputs,
+                                                        options))
+        return self
 
     def find_parameters(self, dout, cache):
-        """Run backward; the arrays for which the object then has a gradient are the parameters.
+        """Run backward; return an Adapter whose parameters are the arrays that have a gradient now.
 
         If backward raises an exception, every array that forward doesn't set is a parameter.
         """
         try:
             self.backward(dout, cache)
             held = dict(walk_attributes(cache[0]))
-            self._set_parameters({path for path, one in self.candidates.items()
-                                  if one.find_gradient(held) is not None})
+            learned = {path for path, one in self.candidates.items()
+                       if one.find_gradient(held) is not None}
         except Exception:
-            self._set_parameters({*self.parameters, *self.find_other_arrays(cache)})
+            learned = self.find_other_arrays(cache)
+        return type(self)(self.original, learned)
 
     def find_other_arrays(self, cache):
         """Return {path: array} of arrays that are not parameters and that forward doesn't set."""
@@ -258,7 +219,4 @@ class ObjectAdapter(Adapter):
         for path, param in self.parameters.items():
             twin, value = copy_param(param), self.candidates[path].value
             found[id(value)] = twin if value is param else twin.data
-        twin = type(self)(copy.deepcopy(self.original, found))
-        twin._set_parameters(self.parameters)
-        twin.is_loss = self.is_loss
-        return twin
+        return type(self)(copy.deepcopy(self.original, found), self.parameters)

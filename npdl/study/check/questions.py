@@ -7,7 +7,7 @@ which backward returned no gradient may be a target. Only the author knows, so n
 import numpy as np
 
 from npdl.core import walk
-from npdl.study.check.adapters import FunctionAdapter, ObjectAdapter
+from npdl.study.check.adapters import Adapter
 from npdl.study.check.learned import find_parameter_candidates
 from npdl.study.containment import is_npdl_class
 from npdl.study.trees import copy_tree, is_equal, restore_values
@@ -33,7 +33,7 @@ def find_questions(subject, missing):
                      "the inputs, and npdl can't tell which gradient this is. Set the gradients of "
                      "parameters as self.dW, or add them to Params: self.W.grad += dW")
     how = "set its gradient as self.dW" if isinstance(
-        subject.layer, ObjectAdapter) else "make it a Param"
+        subject.layer, Adapter) else "make it a Param"
     return excused, found + [
         f"{path} {array.shape}: forward reads this array, and no gradient of it was found; {how}, "
         f"or declare it a constant: self.{path}.setflags(write=False)"
@@ -52,12 +52,12 @@ def is_target(subject, name):
 def find_arrays_without_gradient(subject, missing):
     """Return {path: array} of the float arrays in a student's layer that have no gradient."""
     layer = subject.layer
-    if isinstance(layer, ObjectAdapter):
+    if isinstance(layer, Adapter):
         return layer.find_other_arrays(subject.run()[1]) | {
             name: subject.arrays[name] for name in missing if name in subject.params}
     known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
     return {path: one.value for part in walk(layer)
-            if not is_npdl_class(type(part)) and not isinstance(part, FunctionAdapter)
+            if not is_npdl_class(type(part))
             for path, one in find_parameter_candidates(part).items()
             if isinstance(one.value, np.ndarray)
             and not any(np.shares_memory(one.value, array) for array in known)}

@@ -18,7 +18,7 @@ import npdl.models
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError
-from npdl.study.check.adapters import FunctionAdapter, as_layer
+from npdl.study.check.adapters import FunctionPair, as_layer
 from npdl.study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, TOGETHER, VALUES
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import as_tuple, cast_tree
@@ -54,7 +54,7 @@ def sample(cls, seed=0, **options):
     row = _find_examples(cls)
     if row is None:
         sampler = f"function {cls.__name__}_sample() that returns the arguments of forward" if \
-            issubclass(cls, FunctionAdapter) else "classmethod sample() that returns layer, x"
+            issubclass(cls, FunctionPair) else "classmethod sample() that returns layer, x"
         raise InputError("the inputs of forward are not known; give the shape of each, for "
                          f"example --input x=2,3,4, or write a {sampler}")
     layer, inputs, given = row[0](cls, stream(seed, 11), **options)

@@ -6,14 +6,13 @@ random generators are reset before it, and parameters and inputs are restored af
 
 import contextlib
 import functools
-import inspect
 import itertools
 
 import numpy as np
 
 from npdl.backend import stream, to_device
 from npdl.core import rebuild, walk
-from npdl.study.check.adapters import Adapter, ObjectAdapter, Uncheckable
+from npdl.study.check.adapters import Adapter, Uncheckable, get_forward_arguments
 from npdl.study.check.learned import find_gradient_key
 from npdl.study.containment import is_npdl_class
 from npdl.study.trees import (
@@ -53,11 +52,10 @@ class Subject:
         self.ambiguous, self.returned_none = [], set()
         self.count, self.notes = None, []       # count: backward takes so many gradients
         self.inputs, self.options = cast_tree(tuple(inputs), "float64"), options or {}
-        self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
-                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.names = get_forward_arguments(layer)
         self._find_generators()
-        self._run_once()
-        self._find_generators()
+        if not is_npdl_class(type(self.layer)):
+            self._prepare_layer()
         if not keep_params:
             randomise(self.layer, stream(seed, 77))
         outputs = self._run_twice()
@@ -83,31 +81,40 @@ class Subject:
                  if isinstance(value, np.random.Generator)}
         self._random = [(one, one.state) for one in found.values()]
 
-    def _run_once(self):
-        """Run forward once, because some code creates its parameters in the first run.
+    def _prepare_layer(self):
+        """Run a student's layer: find its parameters, its generators, and the outputs to compare.
 
-        An exception is ignored here, because the next run raises it again.
+        Some code creates its parameters in the first run. An exception is ignored here, because the
+        next run raises it again.
         """
-        held = np.random.get_state()
+        before = np.random.get_state()
         with np.errstate(all="ignore"), restore_values((), self.inputs), self._reset_generators():
             try:
                 if isinstance(self.layer, Adapter):
-                    self.layer.prepare(self._copy_inputs(), self.options)
-                if not is_npdl_class(type(self.layer)):
-                    self._choose_outputs()
+                    self.layer = self.layer.create_parameters(self._copy_inputs(), self.options)
+                self._choose_outputs()
+                if isinstance(self.layer, Adapter):
+                    outputs, cache = self.run()
+                    with restore_values(self.layer.parameters.values(), self.inputs):
+                        self.layer = self.layer.find_parameters(ones_like(outputs), cache)
                 self.layer = self.layer.astype("float64")
             except Uncheckable:
                 raise
             except Exception:
                 pass
             finally:
-                np.random.set_state(held)
+                is_global_used = not is_equal(before[1:3], np.random.get_state()[1:3])
+                np.random.set_state(before)
+        self._find_generators()
+        if is_global_used:
+            self._random.append((np.random.get_bit_generator(),
+                                 np.random.MT19937(self.seed).state))
 
     def _choose_outputs(self):
         """Set `count`: None if backward takes the gradients of all outputs, else their number."""
-        outputs, cache = self.run()
-        layer, several = self.layer, len(outputs) if isinstance(outputs, tuple) else 1
-        wanted = layer.count_upstreams(cache) if isinstance(layer, Adapter) else 1
+        outputs, layer = self.run()[0], self.layer
+        several = len(outputs) if isinstance(outputs, tuple) else 1
+        wanted = getattr(layer, "num_upstreams", 1)
         if 1 < wanted < several:
             self.count = wanted
         elif wanted <= 1 < several and (
@@ -117,10 +124,6 @@ class Subject:
             first = "the first" + f" {self.count}" * (self.count > 1)
             self.notes = [f"forward returns {several} outputs and backward takes the gradient "
                           f"of {first}, so gradients of the others are not compared"]
-        if isinstance(layer, ObjectAdapter):
-            outputs, cache = self.run()
-            with restore_values(layer.parameters.values(), self.inputs):
-                layer.find_parameters(ones_like(outputs), cache)
 
     def _is_first_taken(self, outputs):
         """Return True if backward takes only the gradient of the first output.
@@ -243,13 +246,7 @@ class Subject:
     def _run_twice(self):
         """Return the outputs of forward; raise Uncheckable if a second run returns others."""
         with np.errstate(all="ignore"):
-            held, shared = copy_tree(self.inputs), np.random.get_bit_generator()
-            state = np.random.get_state()
-            outputs = copy_tree(self.run()[0])
-            if not is_equal(state[1:3], np.random.get_state()[1:3]):    # NumPy's global generator
-                np.random.set_state(state)
-                self._random.append((shared, np.random.MT19937(self.seed).state))
-                outputs = copy_tree(self.run()[0])
+            held, outputs = copy_tree(self.inputs), copy_tree(self.run()[0])
             if not is_equal(held, self.inputs):
                 raise Uncheckable(f"{self.name}.forward changes its inputs in place, so "
                                   "later code sees other numbers; write into a new array")

@@ -15,7 +15,12 @@ from pathlib import Path
 
 from npdl.backend import stream
 from npdl.errors import InputError, NpdlError
-from npdl.study.check.adapters import as_layer, get_forward, is_layer_class, make_function_layer
+from npdl.study.check.adapters import (
+    as_layer,
+    get_forward_arguments,
+    is_layer_class,
+    make_function_class,
+)
 from npdl.study.check.samples import find_layer_classes, sample
 from npdl.study.containment import describe_exception, is_npdl_class
 
@@ -35,7 +40,7 @@ def find_class(name):
     stem = attribute.removesuffix("_backward").removesuffix("_forward")
     pair = [getattr(module, f"{stem}_{way}", None) for way in ("forward", "backward")]
     if not inspect.isclass(cls) and all(map(inspect.isfunction, pair)):
-        return make_function_layer(stem, *pair, getattr(module, f"{stem}_sample", None))
+        return make_function_class(stem, *pair, getattr(module, f"{stem}_sample", None))
     if inspect.isclass(cls) and is_layer_class(cls):
         return cls
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
@@ -97,33 +102,33 @@ def build_target(name, inputs=(), settings=()):
     Raises InputError if a text can't be read, or if the code of the class raises an exception.
     """
     cls = find_class(name)
-    shapes = dict(_parse_setting(text, "--input", "x=2,3,4") for text in inputs)
-    arguments = dict(_parse_setting(text, "--set", "d_model=4") for text in settings)
+    arrays = _parse_settings(inputs, "--input", "x=2,3,4")
+    arguments = _parse_settings(settings, "--set", "d_model=4")
     rng = stream(0, 11)
-    arrays = {name: _draw_array(rng, name, shape) for name, shape in shapes.items()}
+    arrays = {name: _draw_array(rng, name, shape) for name, shape in arrays.items()}
     arguments = {name: _draw_array(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
-    taken = _get_arguments(cls.__init__)
+    taken = inspect.signature(cls).parameters
     _reject_unknown(arguments, taken, f"{cls.__name__} takes no argument")
-    if not arrays:
-        if settings and not is_npdl_class(cls):
-            raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
-        return _convert_exceptions(cls, lambda: sample(cls, **arguments))
-    named = _get_arguments(get_forward(cls))
+    if settings and not arrays and not is_npdl_class(cls):
+        raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
+    named = get_forward_arguments(object.__new__(cls)) if arrays else ()
     _reject_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
-    missing = [name for name, p in taken.items() if p.default is p.empty
+    missing = [name for name, p in taken.items() if arrays and p.default is p.empty
                and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]
     if missing:
         raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give --set {missing[0]}=4 "
                          f"for a number, {missing[0]}=4,5 for an array, or write a classmethod "
                          "sample()")
-    layer = _convert_exceptions(cls, lambda: as_layer(cls(**arguments)))
-    return layer, tuple(arrays[name] for name in named if name in arrays), {}
-
-
-def _get_arguments(method):
-    """Return {name: Parameter} of the arguments of a method, without its first one, self."""
-    return dict(list(inspect.signature(method).parameters.items())[1:])
+    try:
+        if not arrays:
+            return sample(cls, **arguments)
+        return as_layer(cls(**arguments)), tuple(arrays[n] for n in named if n in arrays), {}
+    except NpdlError as error:
+        raise InputError(f"{cls.__name__} can't be run: {error}") from error
+    except Exception as error:
+        raise InputError(f"{cls.__name__} can't be run: {describe_exception(error)}; fix it, "
+                         "or give other --input and --set") from error
 
 
 def _reject_unknown(names, known, text):
@@ -133,29 +138,21 @@ def _reject_unknown(names, known, text):
             raise InputError(f"{text} {name!r}; it takes {', '.join(known)}")
 
 
-def _convert_exceptions(cls, make):
-    """Return make(), which runs the code of the class `cls`; raise its exceptions as InputError."""
-    try:
-        return make()
-    except NpdlError as error:
-        raise InputError(f"{cls.__name__} can't be run: {error}") from error
-    except Exception as error:
-        raise InputError(f"{cls.__name__} can't be run: {describe_exception(error)}; fix it, "
-                         "or give other --input and --set") from error
+def _parse_settings(texts, option, example):
+    """Return {name: value} for texts "name=value".
 
-
-def _parse_setting(text, option, example):
-    """Return (name, value) for a text "name=value".
-
-    The value is a Python literal, such as 4, (4, 5) or None. Any other value stays a text.
+    A value is a Python literal, such as 4, (4, 5) or None. Any other value stays a text.
     """
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"{option} {text!r} is not of the form name=value; write for example "
-                         f"{option} {example}")
-    with contextlib.suppress(ValueError, SyntaxError):
-        value = ast.literal_eval(value)
-    return name, value
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text!r} is not of the form name=value; write for example "
+                             f"{option} {example}")
+        with contextlib.suppress(ValueError, SyntaxError):
+            value = ast.literal_eval(value)
+        found[name] = value
+    return found
 
 
 def _draw_array(rng, name, shape):
