@@ -2,7 +2,8 @@
 
 `samples` builds the layers and inputs; step, blame, homework and the tests use them. EXAMPLES has
 three examples for each class: a sample, one that differs in every size, and one with sizes of 1. A
-class that isn't listed uses those of its base class. For example, these are the examples of Linear:
+class that isn't listed uses those of its base class, and classes that have the same examples are
+listed together. For example, these are the examples of Linear:
 
     "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1))
 
@@ -107,16 +108,23 @@ class FixedNoise:
 
 
 ONE = (1, 1)
-POINTWISE = on(off_zero(3, 4))(), on(off_zero(2, 4, 3))(), on(off_zero(1, 1))()
-CELL = on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4), on(ONE, ONE)(1, 1)
-STACK = on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2), on((1, 1, 1))(1, 1)
 UPDATE = ((4, 3), (4, 2)), ((5, 2, 4), (5, 2, 3)), (ONE, off_zero(1, 1))
-POSITIONS = on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6), on((1, 1, 4))(2, 4)
-NORM = on((3, 5))(5), on((4, 2, 3))(3), on(off_zero(1, 1))(1)
-LOSS = on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))(), on((1, 2), ids(2, 1))()
-TWO = on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))(), on((2, 1), (2, 1))()
 
 EXAMPLES = {
+    **dict.fromkeys(("Sigmoid", "Tanh", "ReLU", "GELU", "TanhGELU"), (
+        on(off_zero(3, 4))(), on(off_zero(2, 4, 3))(), on(off_zero(1, 1))())),
+    **dict.fromkeys(("RNNCell", "GRUCell", "ResetBeforeGRUCell"), (
+        on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4), on(ONE, ONE)(1, 1))),
+    **dict.fromkeys(("RNN", "GRU", "ResetAfterGRU", "ResetBeforeGRU", "LSTM"), (
+        on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2), on((1, 1, 1))(1, 1))),
+    **dict.fromkeys(("LearnedPositions", "SinusoidalPositions"), (
+        on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6), on((1, 1, 4))(2, 4))),
+    **dict.fromkeys(("LayerNorm", "RMSNorm"), (
+        on((3, 5))(5), on((4, 2, 3))(3), on(off_zero(1, 1))(1))),
+    **dict.fromkeys(("CrossEntropy", "StableMaxLoss"), (
+        on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))(), on((1, 2), ids(2, 1))())),
+    **dict.fromkeys(("SquaredError", "KLDivergence"), (
+        on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))(), on((2, 1), (2, 1))())),
     "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1)),
     "FrozenLinear": (on((2, 3))(part(Linear, 3, 4)), on((4, 3, 5))(part(Linear, 5, 2)),
                      on(ONE)(part(Linear, 1, 1))),
@@ -126,35 +134,18 @@ EXAMPLES = {
     "Embedding": (on(ids(5, 2, 3))(5, 4), on(ids(7, 4, 5, 2))(7, 3), on(ids(1, 1, 1))(1, 2)),
     "Unembedding": (on((2, 3, 4))(part(Embedding, 5, 4)), on((4, 3, 2, 3))(part(Embedding, 7, 3)),
                     on(ONE)(part(Embedding, 1, 1))),
-    "LearnedPositions": POSITIONS,
-    "SinusoidalPositions": POSITIONS,
-    "Sigmoid": POINTWISE,
-    "Tanh": POINTWISE,
-    "ReLU": POINTWISE,
-    "GELU": POINTWISE,
-    "TanhGELU": POINTWISE,
     "Identity": (on((3, 4))(), on((2, 4, 3))(), on(ONE)()),
     "Softmax": (on((3, 5))(), on((4, 2, 3))(), on((3, 1))()),
-    "LayerNorm": NORM,
-    "RMSNorm": NORM,
     "BatchNorm": (on((4, 3, 2))(3), on((5, 4))(4), on((4, 1, 1))(1)),
     "GroupNorm": (on((2, 6, 3))(6, 3), on((3, 4, 2))(4, 2), on((1, 2, 1))(2, 1)),
     "InstanceNorm": (on((2, 3, 4))(3), on((3, 2, 5))(2), on((1, 1, 2))(1)),
     "Dropout": (on((3, 4), rng=FixedNoise(5))(0.4), on((2, 5, 3), rng=FixedNoise(6))(0.4),
                 on(ONE, rng=FixedNoise(7))(0.5)),
-    "RNNCell": CELL,
-    "GRUCell": CELL,
-    "ResetBeforeGRUCell": CELL,
     "LSTMCell": (on((3, 2), [(3, 3), (3, 3)])(2, 3), on((2, 3), [(2, 4), (2, 4)])(3, 4),
                  on(ONE, [ONE, ONE])(1, 1)),
     "RecurrentLayer": (on((2, 3, 2), (2, 3))(part(RNNCell, 2, 3)),
                        on((3, 2, 4), (3, 2))(part(GRUCell, 4, 2)),
                        on((1, 1, 1), [ONE, ONE])(part(LSTMCell, 1, 1))),
-    "RNN": STACK,
-    "GRU": STACK,
-    "ResetAfterGRU": STACK,
-    "ResetBeforeGRU": STACK,
-    "LSTM": STACK,
     "Bidirectional": (on((2, 3, 2))(part(RNN, 2, 3), part(RNN, 2, 3)),
                       on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2)),
                       on((1, 1, 1))(part(RNN, 1, 1), part(RNN, 1, 1))),
@@ -205,16 +196,12 @@ EXAMPLES = {
         on((2, 3, 4), ids(4, 2, 3), np.array([[True, True, False], [True, True, True]]))(),
         on((3, 2, 5), ids(5, 3, 2), np.array([[True, False], [True, True], [False, True]]))("sum"),
         on((1, 1, 2), ids(2, 1, 1), np.array([[True]]))()),
-    "CrossEntropy": LOSS,
     "WeightedCrossEntropy": (on((3, 4), ids(4, 3))((0.5, 2.0, 1.0, 0.0)),
                              on((2, 4, 3), ids(3, 2, 4))((2.0, 0.5, 1.5)),
                              on((1, 2), ids(2, 1))((0.5, 1.5))),
     "SoftCrossEntropy": (on((3, 4), probabilities(3, 4))(),
                          on((2, 4, 3), probabilities(2, 4, 3))(),
                          on((1, 2), probabilities(1, 2))()),
-    "StableMaxLoss": LOSS,
-    "SquaredError": TWO,
-    "KLDivergence": TWO,
     "GPT": (on(ids(5, 1, 3))(5, d_model=4, num_layers=1, num_heads=2, multiplier=2, max_len=4),
             on(ids(7, 2, 4))(7, d_model=6, num_layers=2, num_heads=3, multiplier=1, max_len=5),
             on(ids(1, 1, 1))(1, d_model=1, num_layers=1, num_heads=1, multiplier=1, max_len=1)),
