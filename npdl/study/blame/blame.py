@@ -146,7 +146,7 @@ def _blame_part(whole, runs):
             report, fix = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
             names = wrong = {row.name for row in whole.wrong}
             if fix and report.verified:
-                with replace_line(fix.line, [fix.node]):
+                with replace_line(fix.line, fix.node):
                     wrong = {row.name for row in check_gradients(whole.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
@@ -216,7 +216,7 @@ def _blame_without_candidate(result, localization):
 
 def confirm_fix(result, report, fix, budget):
     """Check the corrected code on the student's and on other inputs; if correct, set `verified`."""
-    with replace_line(fix.line, [fix.node]):
+    with replace_line(fix.line, fix.node):
         again = check_gradients(result.subject)
         then = blame_no_fault(again, blame_subject, budget) if again.used is None else None
     if then is not None and (then.right or then.kind == "unchecked"):

@@ -104,8 +104,8 @@ class FixSearch:
         """
         if any(isinstance(one.node, ast.While) for one in candidate.line.function.lines):
             return False                                # an edit may make the loop endless
-        self.budget.spend(RUN_COST)
-        with replace_line(candidate.line, [new]) as is_valid, contextlib.suppress(Exception):
+        self.budget.left -= RUN_COST
+        with replace_line(candidate.line, new) as is_valid, contextlib.suppress(Exception):
             if not is_valid:
                 return False
             with restore_attributes(self.runs.subject.layer):
@@ -170,7 +170,7 @@ class ValueTest:
 
     def __call__(self, part, new):
         """Return True if the value of the expression is allowed when `new` replaces a part."""
-        self.budget.spend(RUN_COST / 50)                # a test computes one expression only
+        self.budget.left -= RUN_COST / 50               # a test computes one expression only
         shape, size = self.allows.shape, int(np.prod(self.allows.shape))
         try:
             with silence_warnings():

@@ -41,10 +41,6 @@ class Budget:
     def __init__(self, left, seconds=np.inf):
         self.left, self.seconds, self.begun = left, seconds, time.process_time()
 
-    def spend(self, values):
-        """Subtract computed values from the budget."""
-        self.left -= values
-
     @property
     def is_spent(self):
         """Return True if the budget is spent."""
@@ -98,7 +94,7 @@ class Runs:
                 yield
         finally:
             self.watch.stop()
-            self.budget.spend(self.costs.setdefault(what, self.watch.work - before))
+            self.budget.left -= self.costs.setdefault(what, self.watch.work - before)
 
     def compute_outputs(self, **watched):
         """Run forward with the options of Watch.start; return the list of its output arrays."""

@@ -1,8 +1,7 @@
 """Find the syntax tree of a function that runs, and compile a changed tree.
 
 A function is found by its file, its first line and its name. So the search also works for a class
-inside of a function, and for a name that is assigned twice. linecache reads the sources, so it
-works for the cell of a notebook, too.
+inside of a function, and for a name that is assigned twice.
 """
 
 import ast
@@ -10,18 +9,8 @@ import contextlib
 import copy
 import functools
 import inspect
-import linecache
 
 HOOK = "__npdl__"
-
-
-def find_definition(code):
-    """Return (syntax node, class name or "") for a code object, or None if there is no source."""
-    try:
-        found = find_definitions("".join(linecache.getlines(code.co_filename)))
-    except SyntaxError:
-        return None
-    return found.get((code.co_firstlineno, code.co_name))
 
 
 @functools.lru_cache(maxsize=64)
@@ -89,14 +78,13 @@ def patch_code(function, code):
 
 
 @contextlib.contextmanager
-def replace_line(line, body):
-    """Replace a Statement by a list of nodes in the `with` block; yield True if they compile."""
+def replace_line(line, new):
+    """Replace a Statement by a syntax node in the `with` block; yield True if it compiles."""
     function, (block, at) = line.function, _find_position(line.function.node, line.node)
-    for node in body:
-        for part in ast.walk(node):
-            if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
-                ast.copy_location(part, line.node)
-    block[at : at + 1] = body
+    for part in ast.walk(new):
+        if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
+            ast.copy_location(part, line.node)
+    block[at] = new
     try:
         code = compile_definition(function.code, function.node, function.owner)
         with contextlib.ExitStack() as stack:
@@ -104,7 +92,7 @@ def replace_line(line, body):
                 stack.enter_context(patch_code(f, code))
             yield code is not None
     finally:
-        block[at : at + len(body)] = [line.node]
+        block[at] = line.node
 
 
 def _find_position(tree, statement):

@@ -1,13 +1,14 @@
 """Describe functions, their statements and their expressions by reading their source."""
 
 import ast
+import contextlib
 import functools
 import io
 import linecache
 import tokenize
 from dataclasses import dataclass, field
 
-from npdl.study.trace.source import find_definition
+from npdl.study.trace.source import find_definitions
 
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 WRITES_FIRST_ARGUMENT = {"copyto", "put", "place", "putmask", "at", "fill_diagonal"}
@@ -68,8 +69,7 @@ class Statement:
     def source(self):
         """Return the source of the statement, unchanged."""
         lines = linecache.getlines(self.function.code.co_filename)
-        lines = lines[self.first_line - 1 : self.last_line]
-        return "\n".join(line.rstrip() for line in lines).strip()
+        return "".join(lines[self.first_line - 1 : self.last_line]).strip()
 
 
 @dataclass(eq=False)
@@ -139,9 +139,14 @@ class Expression:
 
 
 def describe_function(code):
-    """Return a WatchedFunction with an empty list `functions`, or None if there is no source."""
-    found = find_definition(code)
-    return found and WatchedFunction(code, *found, [])
+    """Return a WatchedFunction with an empty list `functions`, or None if there is no source.
+
+    linecache reads the source, so this works for the cell of a notebook, too.
+    """
+    with contextlib.suppress(SyntaxError):
+        known = find_definitions("".join(linecache.getlines(code.co_filename)))
+        found = known.get((code.co_firstlineno, code.co_name))
+        return found and WatchedFunction(code, *found, [])
 
 
 def _walk_statements(function, node, loops=()):
@@ -214,7 +219,8 @@ def find_writes(node):
             targets = [*getattr(target, "elts", [getattr(target, "value", None)]), *targets]
         elif isinstance(target, ast.Name):
             binds.append(target.id)
-        elif isinstance(target, ast.Attribute) or is_entry(target):
+        elif isinstance(target, ast.Attribute) or isinstance(target, ast.Subscript) and isinstance(
+                getattr(target.slice, "value", None), str):         # an entry of a dict
             (changes if isinstance(node, ast.AugAssign) else binds).append(ast.unparse(target))
         elif isinstance(target, ast.Subscript):
             changes.append(ast.unparse(target.value))
@@ -223,8 +229,3 @@ def find_writes(node):
         if getattr(call.func, "attr", "") in WRITES_FIRST_ARGUMENT and call.args:
             changes.append(ast.unparse(call.args[0]))
     return binds, list(dict.fromkeys(changes))
-
-
-def is_entry(node):
-    """Return True for an entry of a dict, such as grads["W"]."""
-    return isinstance(node, ast.Subscript) and isinstance(getattr(node.slice, "value", None), str)

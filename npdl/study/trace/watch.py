@@ -93,14 +93,11 @@ class Rewrite(ast.NodeTransformer):
                 target = None                           # z -= e: not the gradient of z
             node.value = self._hook_result(node.value, target)
             return node
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            call = node.value
-            if self._is_watched_call(call):
-                self._hook_parts(call)
-                return node
-            if isinstance(call.func, ast.Attribute) and call.args:
-                call.args[-1] = self._hook_result(call.args[-1])
-                return node
+        call = getattr(node, "value", None)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args \
+                and not self._is_watched_call(call):    # it may change its other arguments
+            call.args[-1] = self._hook_result(call.args[-1])
+            return node
         return self.generic_visit(node)
 
     def _hook_result(self, node, target=None):
@@ -108,12 +105,11 @@ class Rewrite(ast.NodeTransformer):
         if isinstance(node, ast.Starred):
             return self.generic_visit(node)
         if isinstance(node, (ast.Tuple, ast.List)):
-            targets = getattr(target, "elts", [None] * len(node.elts))
-            if len(targets) == len(node.elts):
-                pairs = zip(node.elts, targets, strict=True)
-                node.elts = [self._hook_result(*pair) for pair in pairs]
-                return node
-            return self.generic_visit(node)
+            targets = getattr(target, "elts", ())
+            if len(targets) != len(node.elts):          # such as x = a, b or x, *y = a, b, c
+                targets = [None] * len(node.elts)
+            node.elts = list(map(self._hook_result, node.elts, targets))
+            return node
         if isinstance(node, ast.Dict) and None not in node.keys:
             node.values = [
                 self._hook_result(value, target and ast.Subscript(target, key, ast.Load()))
@@ -162,8 +158,11 @@ class Watch:
 
     def __init__(self, work, npdls):
         self.functions, self.expressions, self.without_source, self.work = [], [], [], 0
-        self.is_hooked = False
-        codes = [code for code in _find_called_codes(work) if _is_watched_code(code, npdls)]
+        self.is_hooked, called = False, {}
+        with contextlib.suppress(Exception), run_profiled(
+                lambda frame, event, _: called.setdefault(frame.f_code)):
+            work()
+        codes = [code for code in called if _is_watched_code(code, npdls)]
         codes = [code for code in codes if not any(code in around.co_consts for around in codes)]
         holders = {}
         for f in gc.get_referrers(*codes) if codes else ():
@@ -251,26 +250,10 @@ class Watch:
                 frame = sys._getframe(2)
                 while frame.f_code.co_filename == __file__ or frame.f_code.co_name[0] == "<":
                     frame = frame.f_back
-                self.locals[key] = {n: _copy_container(v) for n, v in frame.f_locals.items()
-                                    if not key[1] or isinstance(v, int)}
+                self.locals[key] = {
+                    n: copy.copy(v) if isinstance(v, (np.ndarray, list, dict)) else v
+                    for n, v in frame.f_locals.items() if not key[1] or isinstance(v, int)}
         return value + self.add[key] if key in self.add else value
-
-
-def _copy_container(value):
-    return copy.copy(value) if isinstance(value, (np.ndarray, list, dict)) else value
-
-
-def _find_called_codes(work):
-    """Return the code objects of the functions that `work` calls."""
-    found = {}
-
-    def called(frame, event, _):
-        if event == "call":
-            found.setdefault(frame.f_code)
-
-    with contextlib.suppress(Exception), run_profiled(called):
-        work()
-    return list(found)
 
 
 @contextlib.contextmanager
