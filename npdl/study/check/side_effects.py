@@ -18,6 +18,7 @@ FLOOR = 1e-3                    # if a gradient's largest entry is smaller than 
                                 # that fraction
 
 
+@np.errstate(all="ignore")
 def find_side_effects(check):
     """Return a list of sentences, one for each side effect of the backward in a Check."""
     subject, dout = check.subject, check.dout
@@ -27,17 +28,16 @@ def find_side_effects(check):
         return faults
     ways = {}
     if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run
-        ways["backward runs a second time on the same cache, because it changes the cache"] = {
-            "times": 2}
+        ways["backward runs a second time on the same cache, because it changes the cache"] = True
     cache = subject.run()[1]
     if cache is not None and not (isinstance(cache, (tuple, list, dict)) and not cache):
         ways["forward runs again before backward, because backward reads values from self that "
-             "belong in the cache"] = {"between": True}
-    plain = run_backward(subject, dout)
+             "belong in the cache"] = False
+    plain = subject.backward(copy_tree(dout), cache)
     largest = max([1.0, *(np.abs(a).max(initial=0) for a in plain.values() if a is not None)])
-    for how, options in ways.items():
+    for how, is_twice in ways.items():
         try:
-            other = run_backward(subject, dout, **options)
+            other = _run_backward(subject, dout, is_twice)
         except Exception as error:
             faults.append(f"backward raises {type(error).__name__}: {error} when {how}")
             continue
@@ -48,30 +48,25 @@ def find_side_effects(check):
     return faults
 
 
-def run_backward(subject, dout, times=1, between=False):
-    """Run backward `times` times on one cache and return {name: gradient} of the last run.
-
-    If `between` is True, forward runs on other inputs before the first backward.
-    """
-    with restore_values(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
-        _, cache = subject.run()
-        if between:
-            inputs, subject.inputs = subject.inputs, shift_values(subject.inputs)
-            with contextlib.suppress(Exception):        # the layer may not accept other inputs
-                subject.run()
-            subject.inputs = inputs
-        for _ in range(times):
-            found = subject.backward(copy_tree(dout), cache)
-    return found
+def _run_backward(subject, dout, is_twice):
+    """Return {name: gradient} after a second backward, or after forward with other inputs."""
+    _, cache = subject.run()
+    if is_twice:
+        subject.backward(copy_tree(dout), cache)
+    else:
+        inputs, subject.inputs = subject.inputs, shift_values(subject.inputs)
+        with contextlib.suppress(Exception):            # the layer may not accept other inputs
+            subject.run()
+        subject.inputs = inputs
+    return subject.backward(copy_tree(dout), cache)
 
 
 def find_modified_arrays(subject, dout):
     """Return the names of the arrays that backward modifies, such as "input x"."""
-    with restore_values(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
-        arrays = {name if name.startswith("input ") else f"parameter {name}": array
-                  for name, array in subject.arrays.items()}
-        arrays = {"the upstream gradient": copy_tree(dout)} | arrays
-        before = copy_tree(arrays)
-        _, cache = subject.run()
+    arrays = {"the upstream gradient": copy_tree(dout)} | {
+        name if name.startswith("input ") else f"parameter {name}": array
+        for name, array in subject.arrays.items()}
+    with restore_values(subject.params.values(), subject.inputs):
+        before, (_, cache) = copy_tree(arrays), subject.run()
         subject.layer.backward(arrays["the upstream gradient"], cache)
         return [name for name, array in arrays.items() if not is_equal(array, before[name])]

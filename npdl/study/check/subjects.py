@@ -132,26 +132,26 @@ class Subject:
         raises the same exception both times, the gradients aren't the cause, so the result is
         False. Raises Uncheckable if backward raises two different exceptions.
         """
-        together, alone = (self._try_backward(given) for given in (outputs, outputs[0]))
+        results = []
+        for given in (outputs, outputs[0]):
+            _, cache = self.run()
+            with restore_values([p for _, p in self.layer.params()], self.inputs):
+                try:
+                    found = self.name_gradients(self.layer.backward(ones_like(given), cache))
+                    results.append(FITS if all(
+                        np.shape(found.get(name, array)) == np.shape(array)
+                        for name, array in self._name_inputs(leaves(self.inputs))) else RUNS)
+                except Exception as error:
+                    results.append(repr(error))
+        together, alone = results
         for best in (FITS, RUNS):
-            if best in (together, alone):
+            if best in results:
                 return together != best
         if together == alone:
             return False
         raise Uncheckable(f"forward returns several outputs, but {self.name}.backward accepts "
                           f"neither their gradients together ({together}) nor only the first "
                           f"gradient ({alone}). Give backward one argument for each gradient")
-
-    def _try_backward(self, given):
-        """Run backward with gradients for the outputs `given`; return FITS, RUNS or the error."""
-        _, cache = self.run()
-        with restore_values([p for _, p in self.layer.params()], self.inputs):
-            try:
-                found = self.name_gradients(self.layer.backward(ones_like(given), cache))
-            except Exception as error:
-                return repr(error)
-        return FITS if all(np.shape(found.get(name, array)) == np.shape(array)
-                           for name, array in self._name_inputs(leaves(self.inputs))) else RUNS
 
     @property
     def name(self):
@@ -188,13 +188,13 @@ class Subject:
         zeros = not is_npdl_class(type(self.layer))
         return copy_tree(select_paths(self.dout, used, zeros))
 
-    def backward(self, dout, cache, is_random=False):
+    def backward(self, dout, cache):
         """Run backward once and return {name: gradient}; names without a gradient are left out.
 
-        Before the run, each param.grad is filled with zeros, or with random numbers if `is_random`
-        is True. Backward must add to these numbers, which are then subtracted from the gradients.
+        Before the run, each param.grad is filled with random numbers. Backward must add to these
+        numbers, which are then subtracted from the gradients.
         """
-        before = {name: array * is_random for name, array in self._random_gradients.items()}
+        before = self._random_gradients
         for name, param in self.params.items():
             param.grad = before[name].copy()
         with restore_values(self.params.values(), self.inputs), self._reset_generators():

@@ -215,7 +215,7 @@ class Check:
         param.grad is filled with random numbers.
         """
         _, cache = self.subject.run()
-        return self.subject.backward(self.subject.copy_upstream(used), cache, is_random=True)
+        return self.subject.backward(self.subject.copy_upstream(used), cache)
 
     def compare_gradient(self, name, gradient, used):
         """Return the Row for a gradient, or None, of the outputs at the paths `used`."""

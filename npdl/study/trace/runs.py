@@ -111,7 +111,7 @@ class Runs:
             _, cache = self.subject.run()
         dout = map_leaves(self.dout, lambda d: None if d is None else d * factor)
         with self._watch_block("backward", watched):
-            found = self.subject.backward(dout, cache, is_random=True)
+            found = self.subject.backward(dout, cache)
         return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
             found[name], float) for name, array in self.arrays.items()}
 
