@@ -11,7 +11,6 @@ parameters of an object.
 """
 
 import contextlib
-import copy
 import inspect
 
 import numpy as np
@@ -19,8 +18,8 @@ import numpy as np
 from npdl.core import Layer, Param, walk
 from npdl.errors import InputError
 from npdl.study.check.learned import (
+    copy_object,
     copy_with_lazy_attributes,
-    find_constants,
     find_gradient_key,
     find_parameter_candidates,
     walk_attributes,
@@ -133,7 +132,6 @@ class Adapter(Layer):
         self.num_upstreams = len(taken) - self.has_cache
         self.is_loss = self.num_upstreams < 1 or taken[0].default == 1
         self.candidates = find_parameter_candidates(original)
-        self.constants = find_constants(original)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()
                            if isinstance(one.value, Param) or path in learned}
@@ -142,9 +140,9 @@ class Adapter(Layer):
         return iter(self.parameters.items())
 
     def forward(self, *inputs, **options):
-        shared = {id(value): value for param in self.parameters.values()
-                  for value in (param, param.data)} | self.constants
-        twin = copy.deepcopy(self.original, shared)     # with `shared` as memo, these aren't copied
+        params = self.parameters.values()
+        twin = copy_object(self.original, {
+            id(value): value for param in params for value in (param, param.data)})
         returned = get_forward(twin)(*inputs, **options)
         if returned is None:
             returned = getattr(twin, "output", None)
@@ -215,8 +213,8 @@ class Adapter(Layer):
                 if path not in self.parameters and np.array_equal(held.get(path), one.value)}
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
-        found = dict(self.constants)
+        found = {}
         for path, param in self.parameters.items():
             twin, value = copy_param(param), self.candidates[path].value
             found[id(value)] = twin if value is param else twin.data
-        return type(self)(copy.deepcopy(self.original, found), self.parameters)
+        return type(self)(copy_object(self.original, found), self.parameters)

@@ -109,10 +109,15 @@ def is_part(item):
         isinstance(value, np.ndarray) for value in vars(item).values())
 
 
-def find_constants(owner):
-    """Return {id: array} of the read-only arrays. With it as memo, deepcopy doesn't copy them."""
-    return {id(value): value for _, value in walk_attributes(owner)
-            if isinstance(value, np.ndarray) and not value.flags.writeable}
+def copy_object(owner, copies=None):
+    """Return a deep copy of an object.
+
+    copies  {id of a value: its copy}; other values are copied here
+    Read-only arrays are shared, because a copy would not be read-only.
+    """
+    shared = {id(value): value for _, value in walk_attributes(owner)
+              if isinstance(value, np.ndarray) and not value.flags.writeable}
+    return copy.deepcopy(owner, shared | (copies or {}))
 
 
 def copy_with_lazy_attributes(owner, forward, inputs, options):
@@ -121,12 +126,11 @@ def copy_with_lazy_attributes(owner, forward, inputs, options):
     Forward runs twice, with different inputs. The copy has the new attributes that are equal after
     both runs. An attribute that differs is a cache, and the copy doesn't have it.
     """
-    memo = find_constants(owner)
-    once = copy.deepcopy(owner, dict(memo))
+    once = copy_object(owner)
     forward(once)(*copy_tree(inputs), **options)
-    twice = copy.deepcopy(once, dict(memo))
+    twice = copy_object(once)
     forward(twice)(*shift_values(inputs), **options)
-    return _copy_equal_attributes(copy.deepcopy(owner, dict(memo)), once, twice)
+    return _copy_equal_attributes(copy_object(owner), once, twice)
 
 
 def _copy_equal_attributes(before, once, twice):

@@ -5,7 +5,6 @@ random generators are reset before it, and parameters and inputs are restored af
 """
 
 import contextlib
-import functools
 import itertools
 
 import numpy as np
@@ -66,10 +65,12 @@ class Subject:
         if not self.paths:
             raise Uncheckable(f"{self.name}.forward returned no float array; return an "
                               "array or a tuple of arrays")
-        self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
-        if len(self.paths) > 2:
-            self.uses += [list(pair) for pair in itertools.combinations(self.paths, 2)]
-        self.params = dict(self.layer.params())
+        self.uses = [self.paths, *(
+            list(some) for n in (1, 2) if n < len(self.paths)
+            for some in itertools.combinations(self.paths, n))]
+        self.params, rng = dict(self.layer.params()), stream(seed, 79)
+        self._start_gradients = {name: rng.standard_normal(param.shape)
+                                 for name, param in self.params.items()}
         self.arrays = {name: param.data for name, param in self.params.items()} | {
             name: array for name, array in self._name_inputs(leaves(self.inputs))
             if isinstance(array, np.ndarray)}
@@ -79,7 +80,7 @@ class Subject:
         places = [dict(enumerate(self.inputs)), self.options, *map(vars, walk(self.layer))]
         found = {id(value): value.bit_generator for held in places for value in held.values()
                  if isinstance(value, np.random.Generator)}
-        self._random = [(one, one.state) for one in found.values()]
+        self._generators = [(one, one.state) for one in found.values()]
 
     def _prepare_layer(self):
         """Run a student's layer: find its parameters, its generators, and the outputs to compare.
@@ -107,8 +108,8 @@ class Subject:
                 np.random.set_state(before)
         self._find_generators()
         if is_global_used:
-            self._random.append((np.random.get_bit_generator(),
-                                 np.random.MT19937(self.seed).state))
+            first = np.random.MT19937(self.seed).state
+            self._generators.append((np.random.get_bit_generator(), first))
 
     def _choose_outputs(self):
         """Set `count`: None if backward takes the gradients of all outputs, else their number."""
@@ -194,20 +195,14 @@ class Subject:
         Before the run, each param.grad is filled with random numbers. Backward must add to these
         numbers, which are then subtracted from the gradients.
         """
-        before = self._random_gradients
         for name, param in self.params.items():
-            param.grad = before[name].copy()
+            param.grad = self._start_gradients[name].copy()
         with restore_values(self.params.values(), self.inputs), self._reset_generators():
             returned = copy_tree(self.layer.backward(dout, cache))     # a gradient may be an input
         missing = getattr(self.layer, "missing", ())
-        of_params = {name: subtract_gradients(param.grad, before[name])
+        of_params = {name: subtract_gradients(param.grad, self._start_gradients[name])
                      for name, param in self.params.items() if name not in missing}
         return of_params | self.name_gradients(returned)
-
-    @functools.cached_property
-    def _random_gradients(self):
-        rng = stream(self.seed, 79)
-        return {name: rng.standard_normal(param.shape) for name, param in self.params.items()}
 
     def name_gradients(self, gradients):
         """Return {name: gradient} for an array, a tuple, a list or a dict that backward returned.
@@ -215,9 +210,8 @@ class Subject:
         In a dict, the key of the gradient of an input x is "x" or "dx".
         """
         if isinstance(gradients, dict):
-            names = [name for name, _ in self._name_inputs(leaves(self.inputs))]
             keys = {name: find_gradient_key(name.split()[-1].rpartition(".")[2], gradients)
-                    for name in names}
+                    for name, _ in self._name_inputs(leaves(self.inputs))}
             self.ambiguous = [repr(key) for key, value in gradients.items()
                               if value is not None and key not in keys.values()]
             return {name: to_float_array(gradients[key])
@@ -261,13 +255,13 @@ class Subject:
     @contextlib.contextmanager
     def _reset_generators(self):
         """Run the block with the random generators in their first states; then restore them."""
-        before = [one.state for one, _ in self._random]
-        for one, state in self._random:
+        before = [one.state for one, _ in self._generators]
+        for one, state in self._generators:
             one.state = state
         try:
             yield
         finally:
-            for (one, _), state in zip(self._random, before, strict=True):
+            for (one, _), state in zip(self._generators, before, strict=True):
                 one.state = state
 
 
