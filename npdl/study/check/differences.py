@@ -93,27 +93,25 @@ class Direction:
                   is accepted
         is_quick  True accepts the first step size if its uncertainty is small
         """
-        known, best = {0: self.evaluate_level(0)[:, used].sum(1)}, (np.inf, np.nan, 0.0)
-        value, scale, bend, noise = known[0]
-        floor = FLOOR * largest
-        size = max(scale, floor)
-        if is_quick and (not size or bend <= KINK * size and SURE * noise <= self.limit * size):
-            return self._make_derivative(value, scale, noise, largest)
+        known, best, floor, reason = {}, (np.inf, np.nan, 0.0), FLOOR * largest, ""
         for level in LEVELS:
-            known[level] = self.evaluate_level(level)[:, used].sum(1)
+            known[level] = value, scale, bend, noise = self.evaluate_level(level)[:, used].sum(1)
+            size = max(scale, floor)
+            if is_quick and level == 0 and (
+                    not size or bend <= KINK * size and SURE * noise <= self.limit * size):
+                best = noise, value, scale
+                break
             for coarse, fine in ((level, level + 1), (level - 1, level)):
                 if coarse in known and fine in known:
                     value, scale, bend, noise = known[coarse]
                     uncertainty = abs(value - known[fine][0]) + bend + noise
                     best = min(best, (uncertainty, value, scale), key=lambda found: found[0])
-            uncertainty, value, scale = best
-            if uncertainty <= self.limit / 10 * max(scale, floor):
-                return self._make_derivative(value, scale, uncertainty, largest)
-        is_known = uncertainty <= self.limit * max(scale, floor)
-        reason = "" if is_known else self._explain_failure(used, known, uncertainty)
-        return self._make_derivative(value, scale, uncertainty, largest, reason)
-
-    def _make_derivative(self, value, scale, uncertainty, largest, reason=""):
+            if best[0] <= self.limit / 10 * max(best[2], floor):
+                break
+        else:
+            if not best[0] <= self.limit * max(best[2], floor):
+                reason = self._explain_failure(used, known, best[0])
+        uncertainty, value, scale = best
         allowed = self.limit * scale + SURE * uncertainty + ROUNDING * largest
         return Derivative(value, uncertainty, allowed, reason)
 

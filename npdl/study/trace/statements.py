@@ -23,6 +23,10 @@ class Statement:
     node         its syntax node
     loops        the syntax nodes of the loops around it
     expressions  the numbers of the Expressions that it assigns, returns or passes to a call
+    first_line   the line number at which the statement begins
+    last_line    the line number at which it ends; for a loop or a branch, the end of its header
+    is_return    True for a return statement
+    is_simple    True unless the statement is a loop or a branch
     """
 
     function: object
@@ -30,10 +34,12 @@ class Statement:
     loops: tuple = ()
     expressions: list = field(default_factory=list)
 
-    @property
-    def first_line(self):
-        """Return the line number at which the statement begins."""
-        return self.node.lineno
+    def __post_init__(self):
+        body = getattr(self.node, "body", None)
+        self.first_line = self.node.lineno
+        self.last_line = max(self.first_line, body[0].lineno - 1) if body else self.node.end_lineno
+        self.is_return = isinstance(self.node, ast.Return)
+        self.is_simple = not isinstance(self.node, COMPOUND)
 
     @property
     def text(self):
@@ -41,24 +47,9 @@ class Statement:
         return ast.unparse(self.node).split("\n")[0]
 
     @property
-    def last_line(self):
-        """Return the line number at which the statement ends; for a loop, the end of its header."""
-        body = getattr(self.node, "body", None)
-        return max(self.first_line, body[0].lineno - 1) if body else self.node.end_lineno
-
-    @property
-    def is_return(self):
-        return isinstance(self.node, ast.Return)
-
-    @property
-    def is_simple(self):
-        """Return True unless the statement is a loop or a branch."""
-        return not isinstance(self.node, COMPOUND)
-
-    @property
     def code_and_comments(self):
         """Return a list of (code, comment), one pair for each line of the statement."""
-        return split_comments(self.function.code.co_filename)[self.first_line - 1 : self.last_line]
+        return split_comments(self.function.file)[self.first_line - 1 : self.last_line]
 
     @property
     def comment(self):
@@ -68,7 +59,7 @@ class Statement:
     @property
     def source(self):
         """Return the source of the statement, unchanged."""
-        lines = linecache.getlines(self.function.code.co_filename)
+        lines = linecache.getlines(self.function.file)
         return "".join(lines[self.first_line - 1 : self.last_line]).strip()
 
 
@@ -81,6 +72,8 @@ class WatchedFunction:
     owner      the name of the class around it, or ""
     functions  the function objects that share the code object
     rewritten  the code object that passes each value to the Watch
+    file, qualname    its file, and its name with that of the class
+    arguments  the names of its positional arguments
     """
 
     code: object
@@ -89,22 +82,14 @@ class WatchedFunction:
     functions: list
     rewritten: object = None
 
+    def __post_init__(self):
+        self.file, self.qualname = self.code.co_filename, self.code.co_qualname
+        self.arguments = [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
+
     @functools.cached_property
     def lines(self):
         """Return the Statements of the function in their order, without the docstring."""
         return list(_walk_statements(self, self.node))
-
-    @property
-    def file(self):
-        return self.code.co_filename
-
-    @property
-    def qualname(self):
-        return self.code.co_qualname
-
-    @property
-    def arguments(self):
-        return [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
 
     @property
     def globals(self):
