@@ -4,6 +4,7 @@ What is not compared is never called right.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -86,6 +87,23 @@ class TwoLayers:
         for layer in reversed(self.layers):
             dout = layer.backward(dout)
         return dout
+
+
+class DataAndGrad(Attributes):
+    """self.W and self.b are objects with data and grad."""
+
+    def __init__(self, times=1):
+        super().__init__(times)
+        self.of_W, self.of_b = SimpleNamespace(data=self.W), SimpleNamespace(data=self.b)
+        del self.W, self.b
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.of_W.data + self.of_b.data
+
+    def backward(self, dout):
+        self.of_W.grad, self.of_b.grad = self.times * self.x.T @ dout, dout.sum(axis=0)
+        return dout @ self.of_W.data.T
 
 
 class NumpyMl:
@@ -212,8 +230,8 @@ class LossAndProbabilities:
 
 
 @pytest.mark.parametrize(("cls", "inputs", "rows"), [
-    (Attributes, (X,), 3), (CacheBeside, (X,), 3), (DeepLearningFromScratch, (X,), 3),
-    (TwoLayers, (X,), 5), (NumpyMl, (X,), 3), (MadeInForward, (X,), 2), (ParamsInNests, (X,), 4),
+    (Attributes, (X,), 3), (DataAndGrad, (X,), 3), (CacheBeside, (X,), 3),
+    (DeepLearningFromScratch, (X,), 3), (TwoLayers, (X,), 5), (NumpyMl, (X,), 3), (MadeInForward, (X,), 2), (ParamsInNests, (X,), 4),
     (StateAndMemory, (X,), 2), (BothGradients, (X,), 2), (TupleOfGradients, (X,), 2),
     (DataclassOfGradients, (X,), 2), (LeftInSelf, (X,), 2),
     (LossAndProbabilities, (X, np.array([0, 3, 1])), 1)])

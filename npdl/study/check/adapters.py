@@ -162,7 +162,7 @@ class Adapter(Layer):
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some code writes into it, some adds to it
         upstreams = dout if isinstance(dout, tuple) and self.num_upstreams > 1 else (dout,)
-        returned = twin.backward(*upstreams * (self.num_upstreams > 0), *given)
+        returned = twin.backward(*(upstreams if self.num_upstreams > 0 else ()), *given)
         self._collect_gradients(dict(walk_attributes(twin)))
         if returned is None:                            # the gradient may be in self.dx
             names = get_forward_arguments(self)
