@@ -6,7 +6,6 @@ inside of a function, and for a name that is assigned twice.
 
 import ast
 import contextlib
-import copy
 import functools
 import inspect
 
@@ -37,23 +36,14 @@ def compile_definition(code, node, owner):
     owner  the name of the class around the function, or ""
     The result is None if, for example, the new code has other free variables.
     """
-    node = copy.copy(node)
-    node.decorator_list, node.args = [], copy.copy(node.args)
-    none = ast.copy_location(ast.Constant(None), node)
-    node.args.defaults = [none for _ in node.args.defaults]
-    node.args.kw_defaults = [d and none for d in node.args.kw_defaults]
-    free = [ast.Name(name, ast.Store()) for name in code.co_freevars if name != "__class__"]
-    inside = ast.ClassDef(owner or "_", [], [], [node], [])
-    bound = [ast.Assign(free, none)] * bool(free)
-    arguments = ast.arguments([], [], None, [], [], None, [])
-    tree = ast.FunctionDef("_", arguments, [*bound, inside], [])
-    for new in (*free, *bound, inside, tree):
-        ast.copy_location(new, node)
+    free = ", ".join(name for name in code.co_freevars if name != "__class__")
+    tree = ast.parse(f"def _({free}):\n    class {owner or '_'}:\n        pass")
+    tree.body[0].body[0].body = [node]
     try:
-        compiled = compile(ast.Module([tree], []), code.co_filename, "exec", dont_inherit=True)
+        compiled = compile(tree, code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, TypeError):
         return None
-    found = find_code(compiled, f"_.<locals>.{inside.name}.{node.name}")
+    found = find_code(compiled, f"_.<locals>.{owner or '_'}.{node.name}")
     if found is None or found.co_freevars != code.co_freevars:
         return None
     return found.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
@@ -81,10 +71,7 @@ def patch_code(function, code):
 def replace_line(line, new):
     """Replace a Statement by a syntax node in the `with` block; yield True if it compiles."""
     function, (block, at) = line.function, _find_position(line.function.node, line.node)
-    for part in ast.walk(new):
-        if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
-            ast.copy_location(part, line.node)
-    block[at] = new
+    block[at] = ast.fix_missing_locations(ast.copy_location(new, line.node))
     try:
         code = compile_definition(function.code, function.node, function.owner)
         with contextlib.ExitStack() as stack:
