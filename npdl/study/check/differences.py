@@ -142,13 +142,7 @@ def estimate_derivative(h, weight, middle, a, b, c, d):
     size = np.maximum(np.abs(middle), 1)            # a small log(1 + x) has the rounding of 1
     rounding = np.finfo(middle.dtype).eps * np.abs(weight) * size / h
     bend = np.abs(weight * (far - 2 * near)) - 8 * rounding
-    return slope.sum(), np.abs(slope).sum(), bend.clip(0).sum(), euclidean_norm(rounding)
-
-
-def euclidean_norm(array):
-    """Return the Euclidean norm of an array without overflow."""
-    largest = np.abs(array).max(initial=0)
-    return largest * np.sqrt(((array / largest) ** 2).sum()) if largest > 0 else largest
+    return slope.sum(), np.abs(slope).sum(), bend.clip(0).sum(), np.linalg.norm(rounding)
 
 
 def make_perturbed_run(array, index, run):

@@ -71,24 +71,21 @@ def _import_module(where):
     folder = str(path.parent) if path else ""
     sys.path.insert(0, folder)
     try:
-        return _import_file(path) if path else importlib.import_module(where)
+        if not path:
+            return importlib.import_module(where)
+        linecache.checkcache(str(path))                 # the file may have been changed
+        name = path.stem
+        while name in sys.modules:                      # no other module has the final name
+            name += "_"
+        spec = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
     except (Exception, SystemExit) as error:
         raise InputError(f"{where} can't be imported: {describe_exception(error)}; fix it, or give "
                          "path/to/file.py:Class or package.module:Class") from error
     finally:
         sys.path.remove(folder)
-
-
-def _import_file(path):
-    """Import a file under a name that no other module has, and return the module."""
-    linecache.checkcache(str(path))                     # the file may have been changed
-    name = path.stem
-    while name in sys.modules:
-        name += "_"
-    spec = importlib.util.spec_from_file_location(name, path)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def build_target(name, inputs=(), settings=()):
