@@ -231,7 +231,8 @@ class LossAndProbabilities:
 
 @pytest.mark.parametrize(("cls", "inputs", "rows"), [
     (Attributes, (X,), 3), (DataAndGrad, (X,), 3), (CacheBeside, (X,), 3),
-    (DeepLearningFromScratch, (X,), 3), (TwoLayers, (X,), 5), (NumpyMl, (X,), 3), (MadeInForward, (X,), 2), (ParamsInNests, (X,), 4),
+    (DeepLearningFromScratch, (X,), 3), (TwoLayers, (X,), 5), (NumpyMl, (X,), 3),
+    (MadeInForward, (X,), 2), (ParamsInNests, (X,), 4),
     (StateAndMemory, (X,), 2), (BothGradients, (X,), 2), (TupleOfGradients, (X,), 2),
     (DataclassOfGradients, (X,), 2), (LeftInSelf, (X,), 2),
     (LossAndProbabilities, (X, np.array([0, 3, 1])), 1)])
