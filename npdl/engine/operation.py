@@ -117,11 +117,10 @@ class Number(Recorded):
     Number records a guard (`Recorded.__bool__`). A NumPy ufunc of a Number records an operation.
     """
 
-    __slots__ = ("arguments", "function", "recorder", "value")
+    __slots__ = ("recorder", "value")
 
-    def __init__(self, recorder, value, function=None, arguments=()):
+    def __init__(self, recorder, value):
         self.recorder, self.value = recorder, value
-        self.function, self.arguments = function, arguments
 
     def __repr__(self):
         return repr(self.value)

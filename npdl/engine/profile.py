@@ -45,10 +45,10 @@ def profile(recorded, rounds=10):
 
     Each time is the smallest of `rounds` measurements. The parameters are restored at the end.
     """
-    program = recorded.recordings[0].program
-    state = {view.buffer for op in program.operations for view in op.writes}
+    recording = recorded.recordings[0]
+    state = {view.buffer for op in recording.operations for view in op.writes}
     saved = [(buffer.array, buffer.array.copy()) for buffer in state if not buffer.is_temporary]
-    lowered, lines, counted = program.lowered, {}, set()
+    lowered, lines, counted = recording.lowered, {}, set()
     best = [float("inf")] * len(lowered.calls)
     for _ in range(rounds):
         for i, call in enumerate(lowered.calls):

@@ -38,14 +38,14 @@ def active_recorder():
 class Recorder:
     """The operations of a step, in order, with the numbers and the generators that they use.
 
-    operations     [Operation]
-    numbers        [(Number, array)]: before a replay, each number is written into its array
-    number_guards  [(Number, check)]: check(value) raises Diverged if a guard on it fails
-    generators     [RecordedGenerator]
+    operations    [Operation]
+    on_numbers    functions that a replay calls before the operations: they compute the Numbers,
+                  check the guards on them, and write them into the arrays that operations read
+    generators    [RecordedGenerator]
     """
 
     def __init__(self):
-        self.operations, self.numbers, self.number_guards, self.generators = [], [], [], []
+        self.operations, self.on_numbers, self.generators = [], [], []
         self._buffers, self._saved, self._known = {}, {}, {}
 
     def __enter__(self):
@@ -69,9 +69,18 @@ class Recorder:
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
         if key not in self._known:
-            value = function(*map(plain_value, arguments))
-            self._known[key] = Number(self, value, function, arguments)
+            number = self.wrap_number(None)
+
+            def compute():
+                number.value = function(*map(plain_value, arguments))
+            self._on_numbers(compute)
+            self._known[key] = number
         return self._known[key]
+
+    def _on_numbers(self, compute):
+        """Call compute() now and before the operations of every replay."""
+        compute()
+        self.on_numbers.append(compute)
 
     def wrap_number(self, value):
         """Return a value as a Number, which gets a new value in every replay."""
@@ -183,7 +192,7 @@ class Recorder:
         if not isinstance(x, Number):
             return x
         entry = np.array(x.value, None if loop is None else loop[i])
-        self.numbers.append((x, entry))
+        self._on_numbers(lambda: np.copyto(entry, x.value, casting="unsafe"))
         self._external_buffer(entry, "number")
         return entry
 
@@ -306,7 +315,7 @@ class Recorder:
             if actual != expected and not (actual != actual and expected != expected):     # NaN
                 raise Diverged("a guard does not hold")
         if isinstance(x, Number):
-            self.number_guards.append((x, check))
+            self._on_numbers(lambda: check(x.value))
         else:
             self.add_operation("guard", [x], None, check, options={"convert": convert}, effect=True)
         return expected

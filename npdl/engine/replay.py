@@ -1,33 +1,70 @@
-"""Replay a recording. A Program is a list of calls that is run in every step.
+"""Record a step once, and replay it.
 
-    program = Program(recorder, results, target)    # simplify, group, plan the memory, translate
-    program.run(inputs, counters)                   # write the inputs, make the calls
-
-Before the calls, Python computes the numbers of a step (such as the learning rate and bias
-corrections) and checks the guards on them. If a guard fails, the replay undoes its writes and
-random draws, and raises `Diverged`.
+A Recording is a list of calls. Before the calls, a replay writes the inputs into the arrays of the
+recording, computes the numbers of the step (such as the learning rate and bias corrections), and
+checks the guards on them. If a guard fails, the replay undoes its writes and random draws, and
+raises `Diverged`.
 """
+
+import ctypes
+import sys
 
 import numpy as np
 
-from npdl.engine.operation import Number, View
-from npdl.engine.recording import Diverged
+from npdl.engine.operation import Number
+from npdl.engine.recorded_array import RecordedArray, Unsupported, plain_value
+from npdl.engine.recording import Diverged, map_nest
 from npdl.engine.simplify import simplify
+from npdl.engine.state import Mirror, is_generator
 
 
-class Program:
-    """A recorded step, ready to run.
+class Recording:
+    """One recording of a step. It is made while the step runs once with its arguments.
 
-    operations  the simplified recording
-    results     the Views and Numbers that the step returns
+    key         the `recording_key` of the arguments
+    answer      what the step returned
+    operations  the simplified operations
+    lowered     the calls of the target (numpy_target.Calls); None if no replay is possible
     """
 
-    def __init__(self, recorder, results, target):
-        self.recorder, self.results = recorder, results
-        views = [x for x in results if isinstance(x, View)]
-        self.operations = simplify(recorder.operations, views)
-        self.lowered = target.lower(self.operations, views)
+    def __init__(self, step, key, recorder, arguments):
+        self.key, self.recorder, self.lowered, self._inputs = key, recorder, None, []
+        with recorder, np.errstate(all="ignore"):
+            self.mirror = Mirror(recorder, step.varying)
+            objects = self.mirror.copy(step.objects)
+            self._answer = step.function(*objects, *map_nest(self._wrap_argument, arguments))
+            self.answer = map_nest(unwrap_result, self._answer)
+            self.mirror.collect_assignments()
+        if not self.mirror.keeps_structure:       # the next step is recorded again
+            self.mirror.apply_to_originals()
+            recorder.upload_state()
+            return
+        recorder.roll_back()            # replay the first step, too, so that all steps round alike
+        release_freed_memory()
+        self._results = [recorder.view_of(x) for x in find_leaves(is_array, self._answer)]
+        self.operations = simplify(recorder.operations, self._results)
+        self.lowered = step.target.lower(self.operations, self._results)
         self._backups = self._find_state_to_restore()
+        try:
+            self.answer = self.replay(arguments)
+        except Diverged:                # a guard on a value that the target rounds differently
+            self.lowered, self.answer = None, step.run_plain(arguments)
+
+    def _wrap_argument(self, value):
+        """Return an argument; arrays, floats and generators are wrapped to be recorded."""
+        if isinstance(value, np.ndarray):
+            recorded = self.recorder.wrap(np.array(value), "input")
+        elif type(value) is float:
+            recorded = self.recorder.wrap_number(value)
+        elif is_generator(value):
+            recorded = self.recorder.wrap_generator(value)
+        elif isinstance(value, (bool, int, str, np.generic, type(None))):
+            return value
+        else:
+            raise Unsupported(f"an argument of the step is a {type(value).__name__}; give arrays, "
+                              "numbers, generators, and tuples or dicts of them")
+        self._inputs.append(plain_value(recorded) if is_array(recorded) else recorded)
+        return recorded
 
     def _find_state_to_restore(self):
         """Return the arrays of the state that are written before a replay can still diverge."""
@@ -36,19 +73,29 @@ class Program:
         buffers = {view.buffer for op in ops[:last] for view in op.writes}
         return [buffer.array for buffer in buffers if buffer.role == "state"]
 
-    def run(self, inputs, counters):
-        """Replay the step. Return (the results, {id of a computed Number: its value}).
-
-        inputs    pairs (array of the recording, new value)
-        counters  pairs (Number, new value)
+    def replay(self, arguments):
+        """Replay the step and return what the function returns.
 
         Raises Diverged if a guard does not hold. State and generators are then as before.
         """
-        for array, value in inputs:
-            array[...] = value
-        for number, value in counters:
-            number.value = value
-        values = self._compute_numbers()
+        for recorded, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
+            if isinstance(recorded, np.ndarray):
+                recorded[...] = new
+            elif isinstance(recorded, Number):
+                recorded.value = new
+            else:
+                recorded.generator = new
+        for container, key, number in self.mirror.counters:
+            number.value = container[key]
+        for function in self.recorder.on_numbers:
+            function()
+        self._call()
+        for container, key, value in self.mirror.assignments:
+            container[key] = plain_value(value)
+        results = (self.lowered.array(view).copy()[()] for view in self._results)
+        return map_nest(lambda x: next(results) if is_array(x) else plain_value(x), self._answer)
+
+    def _call(self):
         saved = [array.copy() for array in self._backups]
         generators = [g.generator.bit_generator for g in self.recorder.generators
                       if hasattr(g.generator, "bit_generator")]
@@ -63,26 +110,31 @@ class Program:
             for bits, state in zip(generators, states, strict=True):
                 bits.state = state
             raise
-        return [compute_number(x, values) if isinstance(x, Number)
-                else self.lowered.array(x).copy()[()]
-                for x in self.results], values
-
-    def _compute_numbers(self):
-        """Check the guards on Numbers, fill their arrays, and return {id of a Number: value}."""
-        values = {}
-        for number, check in self.recorder.number_guards:
-            check(compute_number(number, values))
-        for number, entry in self.recorder.numbers:
-            entry[...] = compute_number(number, values)
-        return values
 
 
-def compute_number(x, values):
-    """Return the value of a Number in this step; return any other `x` as it is."""
-    if not isinstance(x, Number):
-        return x
-    if x.function is None:
-        return x.value
-    if id(x) not in values:
-        values[id(x)] = x.function(*[compute_number(argument, values) for argument in x.arguments])
-    return values[id(x)]
+def find_leaves(condition, nest):
+    """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
+    leaves = []
+    map_nest(lambda x: leaves.append(x) if condition(x) else None, nest)
+    return leaves
+
+
+def is_input(value):
+    """Return True for an array, a float or a generator. Every replay gets new ones."""
+    return isinstance(value, np.ndarray) or type(value) is float or is_generator(value)
+
+
+def is_array(value):
+    """Return True for a recorded array."""
+    return type(value) is RecordedArray
+
+
+def unwrap_result(x):
+    """Return a result of the recorded step as a plain value that later steps do not change."""
+    return x.value.copy()[()] if is_array(x) else plain_value(x)
+
+
+def release_freed_memory():
+    """Give freed memory back to the system after a recording. Otherwise glibc keeps much of it."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)

@@ -9,7 +9,6 @@ setting changes, the step is recorded again. If a step can't be recorded, the la
 call, and one line says why.
 """
 
-import ctypes
 import functools
 import sys
 
@@ -18,11 +17,8 @@ import numpy as np
 from npdl.backend import is_host, to_device, to_host
 from npdl.engine.c_build import CompilerError
 from npdl.engine.cuda_recording import DeviceRecorder, move_arrays
-from npdl.engine.operation import Number
-from npdl.engine.recorded_array import RecordedArray, Unsupported, plain_value
 from npdl.engine.recording import SKIPPED, Diverged, Recorder, map_nest
-from npdl.engine.replay import Program, compute_number
-from npdl.engine.state import Mirror, is_generator
+from npdl.engine.replay import Recording, is_input
 from npdl.engine.target import make_target
 from npdl.engine.threads import ShardedStep
 from npdl.engine.training import training_step
@@ -121,7 +117,7 @@ class RecordedStep:
             return answer
         if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
             self._stop_recording("it draws from NumPy's global generator")
-        elif recording.program is not None:
+        elif recording.lowered is not None:
             self._diverged += diverged
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         return recording.answer
@@ -137,71 +133,6 @@ class RecordedStep:
         self.note(f"the step can't be recorded and runs without the engine, which is slower: {why}")
 
 
-class Recording:
-    """One recording of a step. It is made while the step runs once with its arguments."""
-
-    def __init__(self, step, key, recorder, arguments):
-        self.key, self.recorder, self.program = key, recorder, None
-        with recorder, np.errstate(all="ignore"):
-            self.mirror = Mirror(recorder, step.varying)
-            objects = self.mirror.copy(step.objects)
-            self._inputs = []
-            recorded = map_nest(self._wrap_argument, arguments)
-            answer = step.function(*objects, *recorded)
-            self.answer = map_nest(unwrap_result, answer)
-            self.mirror.collect_assignments()
-        self._answer = answer
-        if not self.mirror.keeps_structure:       # the next step is recorded again
-            self.mirror.apply_to_originals()
-            recorder.upload_state()
-            return
-        recorder.roll_back()            # replay the first step, too, so that all steps round alike
-        release_freed_memory()
-        results = [recorder.view_of(x) if isinstance(x, np.ndarray) else x
-                   for x in find_leaves(is_recorded, answer)]
-        self.program = Program(recorder, results, step.target)
-        try:
-            self.answer = self.replay(arguments)
-        except Diverged:                # a guard on a value that the target rounds differently
-            self.program, self.answer = None, step.run_plain(arguments)
-
-    def _wrap_argument(self, value):
-        """Return an argument; arrays, floats and generators are wrapped to be recorded."""
-        if isinstance(value, np.ndarray):
-            copy = np.array(value)
-            recorded = self.recorder.wrap(copy, "input")
-            self._inputs.append(copy)
-            return recorded
-        if type(value) is float:
-            recorded = self.recorder.wrap_number(value)
-        elif is_generator(value):
-            recorded = self.recorder.wrap_generator(value)
-        elif isinstance(value, (bool, int, str, np.generic, type(None))):
-            return value
-        else:
-            raise Unsupported(f"an argument of the step is a {type(value).__name__}; give arrays, "
-                              "numbers, generators, and tuples or dicts of them")
-        self._inputs.append(recorded)
-        return recorded
-
-    def replay(self, arguments):
-        """Replay the step and return what the function returns."""
-        arrays, numbers = [], []
-        for recorded, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
-            if isinstance(recorded, np.ndarray):
-                arrays.append((recorded, new))
-            elif isinstance(recorded, Number):
-                numbers.append((recorded, new))
-            else:
-                recorded.generator = new
-        numbers += [(number, container[key]) for container, key, number in self.mirror.counters]
-        results, values = self.program.run(arrays, numbers)
-        for container, key, value in self.mirror.assignments:
-            container[key] = compute_number(value, values)
-        results = iter(results)
-        return map_nest(lambda x: next(results) if is_recorded(x) else x, self._answer)
-
-
 def recording_key(arguments):
     """Return a text. Calls whose arguments have the same text can use the same recording."""
     def described(x):
@@ -209,34 +140,6 @@ def recording_key(arguments):
             return x.shape, x.dtype.str
         return type(x), None if is_input(x) else x
     return repr(map_nest(described, arguments))
-
-
-def find_leaves(condition, nest):
-    """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
-    leaves = []
-    map_nest(lambda x: leaves.append(x) if condition(x) else None, nest)
-    return leaves
-
-
-def release_freed_memory():
-    """Give freed memory back to the system after a recording. Otherwise glibc keeps much of it."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
-
-
-def is_input(value):
-    """Return True for an array, a float or a generator. Every replay gets new ones."""
-    return isinstance(value, np.ndarray) or type(value) is float or is_generator(value)
-
-
-def is_recorded(value):
-    """Return True for a recorded array or number."""
-    return type(value) in (RecordedArray, Number)
-
-
-def unwrap_result(x):
-    """Return a result of the recorded step as a plain value that later steps do not change."""
-    return x.value.copy()[()] if type(x) is RecordedArray else plain_value(x)
 
 
 def describe_location(error):

@@ -78,7 +78,7 @@ def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
     model, rng = npdl.Linear(200, 200, rng=0), np.random.default_rng(0)
     step = compile_step(model, SquaredError(), npdl.AdamW(model), target="c")
     step(*rng.standard_normal((2, 3, 200), np.float32))
-    lowered = step.recorded.recordings[0].program.lowered
+    lowered = step.recorded.recordings[0].lowered
     assert lowered._scratch.nbytes < model.W.data.nbytes     # AdamW's temporaries are variables
 
 
@@ -91,7 +91,7 @@ def test_sums_by_index_and_small_products_are_c_functions():
     step = RecordedStep(function, (), "c")
     for found, wanted in zip(step(*given), function(*given), strict=True):
         np.testing.assert_array_equal(found, wanted)
-    lowered = step.recordings[0].program.lowered
+    lowered = step.recordings[0].lowered
     pairs = zip(lowered.calls, lowered.call_operations, strict=True)
     compiled = [ops[0].kind for call, ops in pairs
                 if isinstance(call.func, ctypes._CFuncPtr)]

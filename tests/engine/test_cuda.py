@@ -147,7 +147,7 @@ def test_an_interrupted_capture_leaves_the_step_usable(gpu):
     losses = []
     for i, (ids, targets, counted, lr, _) in enumerate(batches(3)):
         if i == 1:
-            calls = step.recorded.recordings[0].program.lowered.calls
+            calls = step.recorded.recordings[0].lowered.calls
             (device_call,) = [call for call in calls if hasattr(call, "launches")]
 
             def interrupt():

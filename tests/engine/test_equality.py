@@ -201,7 +201,7 @@ def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
                  1e-12)
     recordings = step.recorded.shards[0].recordings
     assert len(recordings) < len(sizes)
-    products = [op for op in recordings[0].program.operations
+    products = [op for op in recordings[0].operations
                 if op.kind == "matmul" and op.output.shape[-1] == 6 != op.inputs[0].shape[0]]
     assert len(products) == 1           # dx of all positions, after the sums over equal words
 
@@ -221,7 +221,7 @@ def test_products_of_gathered_rows_are_products_of_the_table(dtype, target):
         assert_close([step(ids, targets, counted)], [wanted], TOLERANCE[dtype])
     assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
                  TOLERANCE[dtype])
-    tables = [op for op in step.recorded.recordings[0].program.operations
+    tables = [op for op in step.recorded.recordings[0].operations
               if op.kind == "matmul" and op.inputs[0].shape == (4, 5)]
     assert len(tables) == 1                     # for all time steps
 
@@ -275,5 +275,5 @@ def test_adapters_over_a_frozen_model(target):
     assert_close((p.data for _, p in models[1].params(frozen=True)),
                  (p.data for _, p in models[0].params(frozen=True)), 1e-11)
     lines = {op.source[0].rpartition("/")[2] for op in
-             step.recorded.recordings[0].program.operations}
+             step.recorded.recordings[0].operations}
     assert "linears.py" in lines and step.recorded.why_not is None

@@ -167,16 +167,16 @@ def test_a_step_of_one_operation(target):
 def planned(function, *arrays, target="numpy"):
     step = RecordedStep(function, (), target)
     step(*arrays)
-    return step.recordings[0].program
+    return step.recordings[0]
 
 
 def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_between():
     def step(x, dy):
         y = functions.softmax(x)
         return functions.softmax_backward(dy, y)
-    program = planned(step, *np.ones((2, 4000, 50)))
-    assert len(program.operations) > 10 and len(program.lowered.groups) == 1
-    assert program.lowered.nbytes == 4000 * 50 * 8      # of the result alone
+    recording = planned(step, *np.ones((2, 4000, 50)))
+    assert len(recording.operations) > 10 and len(recording.lowered.groups) == 1
+    assert recording.lowered.nbytes == 4000 * 50 * 8      # of the result alone
 
 
 @pytest.mark.parametrize("start", [0, 1])

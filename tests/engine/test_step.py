@@ -379,10 +379,10 @@ def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():
     model = gpt()
     step = compile_step(model, SequenceLoss(), npdl.AdamW(model), target="numpy")
     step(*batch(0), COUNTED)
-    program = step.recorded.recordings[0].program
-    buffers = {id(op.output.buffer): op.output.buffer for op in program.operations
+    recording = step.recorded.recordings[0]
+    buffers = {id(op.output.buffer): op.output.buffer for op in recording.operations
                if op.output is not None and op.output.buffer.is_temporary}
-    assert program.lowered.nbytes < sum(b.nbytes for b in buffers.values()) / 3
+    assert recording.lowered.nbytes < sum(b.nbytes for b in buffers.values()) / 3
 
 
 def test_a_recording_keeps_no_temporary_array_but_its_answer():
@@ -474,7 +474,7 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target):
     step(rng.standard_normal((2048, 64), np.float32), rng.integers(0, 3, 2048))
     before = [p.data.copy() for _, p in model.params()]
     lines = profile(step.recorded, rounds=1)
-    operations = step.recorded.recordings[0].program.operations
+    operations = step.recorded.recordings[0].operations
     assert sum(line.operations for line in lines) == len(operations)
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
     products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of one
