@@ -126,9 +126,6 @@ def _find_axes(op):
         output = tuple(0 if i in reduced else next(remaining) for i in range(len(shape)))
     output = tuple(0 if i in reduced else s for i, s in enumerate(output))
     strides = [(x, broadcast_strides(x, len(shape))) for x in op.reads] + [(op.output, output)]
-    whole = op.output if not reduced else op.reads[0]
-    if len(reduced) in (0, len(shape)) and is_transposed(whole):
-        long.reverse()                      # a transposed matrix's rows are along the columns
     flags = [i in reduced for i in long]
     count = sum(flags)
     if not count:
@@ -141,12 +138,6 @@ def _find_axes(op):
         form = None
     return form, tuple(shape[i] for i in long), [
         (view, tuple(along[i] for i in long)) for view, along in strides], count
-
-
-def is_transposed(view):
-    """Return True if the entries lie next to each other in Fortran order, but not in C order."""
-    transposed = view._replace(shape=view.shape[::-1], strides=view.strides[::-1])
-    return transposed.is_contiguous and not view.is_contiguous
 
 
 def _count_row_axes(form, shape, reduced, count):

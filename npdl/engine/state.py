@@ -23,7 +23,8 @@ from npdl.core import rebuild
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
 
-COUNTERS = {"steps"}        # attributes that are known to change in every step
+COUNTER = "steps"           # an attribute that is known to change in every step
+MISSING = object()
 PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtype, np.ufunc,
          types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
@@ -31,17 +32,17 @@ PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtyp
 class Mirror:
     """The copies of some objects, and the entries (attributes and items) of the originals.
 
-    slots            (container, key, value) for each entry of the originals; a `container` is a
-                     list, a dict, or the __dict__ of an object
-    varying          {(id of a container, key)} of the numbers that a step changes
+    varying          {(id of a container, key)} of the numbers that a step changes; a container is
+                     a list, a dict, or the __dict__ of an object
+    counters         (container, key, Number) for each of these numbers
     assignments      (container, key, value) for each entry that the step has assigned
     keeps_structure  True if a replay can repeat all assignments
     """
 
     def __init__(self, recorder, varying):
-        self.recorder, self.varying = recorder, varying
-        self.slots, self.sizes, self.counters, self.assignments = [], [], [], []
-        self._copies, self._originals, self._pairs = {}, {}, []
+        self.recorder, self.varying, self.counters, self.assignments = recorder, varying, [], []
+        self._copies, self._originals = {}, {}
+        self._containers = []       # (container, copy, {key: value}, {key: copied value})
 
     def copy(self, value):
         """Return the copy of a value. An object that occurs twice has one copy."""
@@ -80,34 +81,32 @@ class Mirror:
 
     def _copy_entries(self, container, copy):
         """Copy the entries of a list or a dict into `copy`, and return it."""
-        items = list(container.items() if isinstance(container, dict) else enumerate(container))
-        self.sizes.append((container, len(items)))
-        for key, value in items:
-            old = self._copy_entry(container, key, value)
-            if isinstance(container, dict):
-                copy[key] = old
-            else:
-                copy.append(old)
-            self._pairs.append((container, copy, key, old))
+        originals = entries_of(container)
+        copies = {key: self._copy_entry(container, key, value)
+                  for key, value in originals.items()}
+        if isinstance(copy, dict):
+            copy.update(copies)
+        else:
+            copy.extend(copies.values())
+        self._containers.append((container, copy, originals, copies))
         return copy
 
     def _copy_entry(self, container, key, value):
-        counts = (id(container), key) in self.varying or (
-            isinstance(key, str) and key in COUNTERS and type(value) is int)
-        if counts and isinstance(value, (int, float)):
-            number = self.recorder.wrap_number(value)
-            self.counters.append((container, key, number))
-            return number
-        self.slots.append((container, key, value))
-        return self.copy(value)
+        varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
+        if not varies or not isinstance(value, (int, float)):
+            return self.copy(value)
+        number = self.recorder.wrap_number(value)
+        self.counters.append((container, key, number))
+        return number
 
     def is_current(self):
         """Return True if the originals still have the arrays and settings that were copied."""
         try:
-            return all(container[key] is value or is_same(container[key], value)
-                       for container, key, value in self.slots) and all(
-                len(container) == size for container, size in self.sizes)
-        except (KeyError, IndexError):
+            return all(len(container) == len(originals) and all(
+                container[key] is value or isinstance(copies[key], Number) or is_same(
+                    container[key], value) for key, value in originals.items())
+                for container, _, originals, copies in self._containers)
+        except KeyError:
             return False
 
     def collect_assignments(self):
@@ -117,22 +116,21 @@ class Mirror:
         number that the step changed is not a setting, and is added to `varying`.
         """
         moves, changed = [], []
-        for container, copy, key, old in self._pairs:
-            new = copy[key] if isinstance(copy, dict) or key < len(copy) else None
-            if new is old:
-                continue
-            if isinstance(old, Number) and isinstance(new, (int, float, Number)):
-                self.assignments.append((container, key, new))
-            elif not self._collect_moves(old, new, moves):
-                changed.append((container, key, new))
-                if isinstance(old, (int, float)) and isinstance(new, (int, float)):
-                    self.varying.add((id(container), key))
-        known = {(id(copy), key) for _, copy, key, _ in self._pairs}
-        for container, copy in {id(c): (o, c) for o, c, _, _ in self._pairs}.values():
-            items = copy.items() if isinstance(copy, dict) else enumerate(copy)
-            changed += [(container, *item) for item in items if (id(copy), item[0]) not in known]
-        self.varying |= {(id(container), key) for container, key, new in changed
-                         if isinstance(new, Number)}
+        for container, copy, _, copies in self._containers:
+            entries = entries_of(copy)
+            if copies.keys() - entries.keys():
+                raise Unsupported("the step removes an attribute or an item of the model")
+            for key, new in entries.items():
+                old = copies.get(key, MISSING)
+                if new is old:
+                    continue
+                if isinstance(old, Number) and isinstance(new, (int, float, Number)):
+                    self.assignments.append((container, key, new))
+                elif not self._collect_moves(old, new, moves):
+                    changed.append((container, key, new))
+                    if isinstance(new, Number) or isinstance(old, (int, float)) and isinstance(
+                            new, (int, float)):
+                        self.varying.add((id(container), key))
         self.keeps_structure = not changed
         self.assignments += changed
         moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]
@@ -187,6 +185,11 @@ class Mirror:
             for key, item in vars(value).items():
                 vars(value)[key] = self.original_of(item)
         return value
+
+
+def entries_of(container):
+    """Return {key: value} of a dict, or {index: item} of a list."""
+    return dict(container.items() if isinstance(container, dict) else enumerate(container))
 
 
 def holds_objects(value):

@@ -1,13 +1,47 @@
-"""Choose the target of a recording, the code that a replay runs: C, NumPy or CUDA."""
+"""Choose the target of a recording, the code that a replay runs: C, NumPy or CUDA.
+
+In C there is one function for each group, and NumPy computes the other operations. The source is
+compiled once and cached (`c_build`). A replay calls the functions through ctypes, which releases
+the interpreter's lock.
+"""
+
+import ctypes
+import functools
 
 from npdl.backend import is_host
-from npdl.engine.c_build import CompilerError
-from npdl.engine.c_target import CCalls
+from npdl.engine import c_build
+from npdl.engine.arena import allocate_aligned
+from npdl.engine.c_module import write_module
 from npdl.engine.cuda_target import CudaTarget
-from npdl.engine.numpy_target import NumPyCalls
+from npdl.engine.numpy_target import Calls, NumPyCalls
+from npdl.engine.schedule import schedule
 from npdl.errors import InputError, require_choice
 
 TARGETS = ("auto", "c", "numpy")
+
+
+class CCalls(Calls):
+    """The calls that replay a recording: a C function for each group that can be written in C."""
+
+    def __init__(self, operations, results):
+        groups = schedule(operations, results)
+        text, sources = write_module(groups)
+        library = c_build.load_library(text)
+        self._functions = {group: (getattr(library, f"g{i}"), source)
+                           for i, (group, source) in enumerate(sources.items())}
+        self._scratch = allocate_aligned(
+            max([source.scratch for source in sources.values()], default=0))
+        super().__init__(groups, results)
+
+    def lower(self, group):
+        if group not in self._functions:
+            return super().lower(group)
+        function, source = self._functions[group]
+        addresses = [array.ctypes.data for array in (
+            self._scratch, *map(self.array, source.pointers))]
+        function.restype, function.argtypes = None, [ctypes.c_void_p]
+        table = (ctypes.c_void_p * len(addresses))(*addresses)
+        return [(functools.partial(function, table), group.operations)]
 
 
 class HostTarget:
@@ -20,7 +54,7 @@ class HostTarget:
         if self.name != "numpy":
             try:
                 return CCalls(operations, results)
-            except CompilerError as error:
+            except c_build.CompilerError as error:
                 if self.name == "c":
                     raise
                 self.note(f"{error}; the step runs with NumPy instead, which is slower")

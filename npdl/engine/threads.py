@@ -16,7 +16,7 @@ import numpy as np
 
 from npdl.engine.prefix import Prefixes, model_on_rows
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.recording import map_nest
+from npdl.engine.recording import Recorder, map_nest
 from npdl.engine.state import Mirror
 from npdl.engine.training import prefix_step, shard_step, update_step
 from npdl.errors import InputError, require_positive
@@ -113,7 +113,7 @@ class Unrecorded:
     def wrap(self, value, role=None):
         return value
 
-    wrap_number = wrap_generator = wrap
+    wrap_generator, wrap_number = wrap, Recorder.wrap_number
 
 
 class ShardGenerator:
