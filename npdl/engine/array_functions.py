@@ -56,18 +56,17 @@ def record_stack(recorder, parts, axis=0, out=None, **options):
     return np.concatenate([part[(slice(None),) * place + (None,)] for part in parts], place)
 
 
-def fill_recorder(value):
-    """Return a function that records np.zeros_like (`value` 0) or np.ones_like (1) as a copy.
+def record_full_like(recorder, like, value, dtype=None, **options):
+    """Record np.full_like as a copy of `value` into a new array."""
+    if options:
+        return NotImplemented
+    return recorder.record_copy(value, recorder.wrap_result(np.empty_like(like.value, dtype)))
 
-    For np.full_like, `value` is None, because the number is an argument of the call.
-    """
-    def make(recorder, like, *args, **options):
-        if options.get("subok") or options.get("shape") is not None:
-            return NotImplemented
-        number = args[0] if value is None else value
-        dtype = dict(enumerate(args)).get(1 if value is None else 0, options.get("dtype"))
-        return recorder.record_copy(number, recorder.wrap_result(np.empty_like(like.value, dtype)))
-    return make
+
+def filled_recorder(value):
+    """Return a function that records np.zeros_like (`value` 0) or np.ones_like (1)."""
+    return lambda recorder, like, *args, **options: record_full_like(
+        recorder, like, value, *args, **options)
 
 
 def record_erf(recorder, x):
@@ -128,8 +127,8 @@ def method_recorder(name):
 
 FUNCTIONS = {
     np.where: record_where, np.concatenate: record_concatenate, np.stack: record_stack,
-    np.zeros_like: fill_recorder(0), np.ones_like: fill_recorder(1),
-    np.full_like: fill_recorder(None), backend.exact_erf: record_erf,
+    np.zeros_like: filled_recorder(0), np.ones_like: filled_recorder(1),
+    np.full_like: record_full_like, backend.exact_erf: record_erf,
     functions.minus_one_hot: record_minus_one_hot,
     functions.sum_by_index: record_sum_by_index, np.take_along_axis: record_take_along_axis,
     **{getattr(np, name): method_recorder(name) for name in ("sum", "mean", "max", "min")},

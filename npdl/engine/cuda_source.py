@@ -1,4 +1,4 @@
-"""Write CUDA kernels: one for a group of operations, or for one reduction, look-up or product.
+"""Write CUDA kernels: one for a group of operations, or for one look-up or product.
 
 The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
 
@@ -9,10 +9,7 @@ The lines of a group are those of the C target (`c_source.GroupSource`); only th
 No kernel uses atomic additions, so its results are bitwise identical each time.
 """
 
-import math
-
-import numpy as np
-
+from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
 from npdl.engine.c_source import GroupSource, offset_expression
 from npdl.engine.rows import broadcast_strides, make_row_operation, merge_axes
@@ -58,11 +55,9 @@ __device__ {T} block_{name}({T} x) {{
 COMBINE = {"+": ("sum", "x + y"), "max": ("max", "x > y ? x : y"), "min": ("min", "x < y ? x : y")}
 BLOCK_HEAD = "".join(BLOCK_FUNCTION.format(T=T, name=name, combine=combine)
                      for T in ("float", "double") for name, combine in COMBINE.values())
-REDUCTIONS = {          # the initial value, and x combined with the next entry y
-    "add.reduce": ("0", "x + y"), "multiply.reduce": ("1", "x * y"),
-    "maximum.reduce": (None, "x != x || x > y ? x : y"),
-    "minimum.reduce": (None, "x != x || x < y ? x : y"),
-    "logical_or.reduce": ("0", "x || y"), "logical_and.reduce": ("1", "x && y")}
+# CuPy's method that computes a reduction
+REDUCTIONS = {f"{ufunc.__name__}.reduce": name
+              for name, ufunc in recorded_array.REDUCTIONS.items()}
 
 
 class Kernel:
@@ -171,57 +166,6 @@ def unravel_lines(flat, sizes, letter):
     return lines + ([f"size_t {letter}0 = {letter if len(sizes) > 1 else flat};"] if sizes else [])
 
 
-class ReduceKernel(Kernel):
-    """A reduction over any axes. The sum of floats is accumulated in double.
-
-    Threads with the same threadIdx.x share one result: each reduces a part, and the first one
-    reduces the parts, in their order.
-    """
-
-    together = True
-
-    def __init__(self, name, op):
-        (x,), out = op.inputs, op.output
-        self.views = [x, out]
-        axis = op.options["axis"]
-        axes = range(x.ndim) if axis is None else [int(i) % x.ndim for i in np.atleast_1d(axis)]
-        outer_axes = [i for i in range(x.ndim) if i not in axes]
-        steps = out.strides if out.ndim == len(outer_axes) else [out.strides[i] for i in outer_axes]
-        outer, (x_outer, out_outer) = merge_axes(
-            tuple(x.shape[i] for i in outer_axes),
-            [tuple(x.strides[i] for i in outer_axes), tuple(steps)])
-        inner, (x_inner,) = merge_axes(tuple(x.shape[i] for i in axes),
-                                        [tuple(x.strides[i] for i in axes)])
-        results, count = math.prod(outer), math.prod(inner)
-        wide = "double" if x.dtype.kind == "f" else "int64_t"
-        first, combine = REDUCTIONS[op.kind]
-        if first is None:
-            sign = "-" if op.kind == "maximum.reduce" else ""
-            first = f"{sign}INFINITY" if wide == "double" else f"{sign}INT64_C({2**63 - 1})"
-        width = next(n for n in (1, 8, 32) if n == 32 or results <= n)
-        self.grid, self.block = (-(-results // width),), (width, THREADS // width)
-        value = f"a0[{offset_expression(x_outer, x, 'o')} + {offset_expression(x_inner, x, 'k')}]"
-        if op.kind.startswith("logical"):
-            value = f"({value} != 0)"
-        self.set_source(name, [
-            f"__shared__ {wide} parts[{THREADS}];",
-            f"size_t result = blockIdx.x * {width} + threadIdx.x; {wide} x = {first}, y;",
-            *unravel_lines("result", outer, "o"),
-            f"if (result < {results}) for (size_t each = threadIdx.y; each < {count}; "
-            f"each += {THREADS // width}) {{",
-            *unravel_lines("each", inner, "k"), f"y = {value}; x = {combine};", "}",
-            f"parts[threadIdx.y * {width} + threadIdx.x] = x;", "__syncthreads();",
-            f"if (threadIdx.y > 0 || result >= {results}) return;",
-            f"for (int i = 1; i < {THREADS // width}; i++) {{",
-            f"y = parts[i * {width} + threadIdx.x]; x = {combine}; }}",
-            f"a1[{offset_expression(out_outer, out, 'o')}] = x;"])
-
-    @staticmethod
-    def can_compute(op):
-        return op.kind in REDUCTIONS and is_supported(op) and op.inputs[0].size > 0 and not (
-            op.options.keys() - {"axis", "keepdims", "dtype"})
-
-
 class TakeKernel(Kernel):
     """A look-up: the rows x[index] of a table x, or np.take_along_axis."""
 
@@ -297,21 +241,28 @@ def is_supported(op):
         x.offset, *x.strides)) for x in (*op.reads, op.output))
 
 
-SINGLE = (TakeKernel, SumByIndexKernel, ProductKernel, ReduceKernel)    # of one operation
+SINGLE = (TakeKernel, SumByIndexKernel, ProductKernel)                  # of one operation
 
 
 def has_kernel(op):
-    """Return True if an operation can be a kernel or a part of one."""
+    """Return True if the device can compute an operation."""
     if op.output is None or op.effect:
         return False
-    return op.output.size == 0 or make_row_operation(op) is not None or any(
+    return op.output.size == 0 or make_row_operation(op) is not None or is_reduction(op) or any(
         kernel.can_compute(op) for kernel in SINGLE)
 
 
+def is_reduction(op):
+    """Return True if CuPy computes an operation as a reduction."""
+    return op.kind in REDUCTIONS and is_supported(op) and op.inputs[0].size > 0 and not (
+        op.options.keys() - {"axis", "keepdims", "dtype"})
+
+
 def make_kernels(group, name):
-    """Return [Kernel] of a group: maps and reductions along rows first, then sums over the rows."""
+    """Return the Kernels of a group, then its reductions that are no part of a kernel."""
     if not group.rows:
-        return [make_single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
+        return [op if is_reduction(op) else make_single_kernel(op, f"{name}_0")
+                for op in group.operations if op.output.size]
     kernels, columns = [], group.column_sums
     group.rows = group.row_by_row
     if group.rows:
@@ -322,7 +273,7 @@ def make_kernels(group, name):
             group.local = set()
             kernel = GroupKernel(f"{name}_0", group, kernel.form != "entries")
         kernels.append(kernel)
-    return kernels + [ReduceKernel(f"{name}_{i}", rows.op) for i, rows in enumerate(columns, 1)]
+    return kernels + [rows.op for rows in columns]
 
 
 def make_single_kernel(op, name):

@@ -17,7 +17,15 @@ import numpy as np
 
 from npdl.cublas import Handle
 from npdl.engine.arena import ALIGNMENT, Arena, align_size
-from npdl.engine.cuda_source import BLOCK_HEAD, HEAD, ProductKernel, has_kernel, make_kernels
+from npdl.engine.cuda_source import (
+    BLOCK_HEAD,
+    HEAD,
+    REDUCTIONS,
+    Kernel,
+    ProductKernel,
+    has_kernel,
+    make_kernels,
+)
 from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
@@ -151,14 +159,17 @@ class CudaCalls:
         self.array = self.memory.array
         with target.using_stream():
             self.memory.upload_staged(len(staged))
-        functions = compile_kernels(kernels)
+        functions = compile_kernels([k for k in kernels if isinstance(k, Kernel)])
         launches = [self._launch(kernel, functions) for kernel in kernels]
         self.calls = [*(make_call(op, host_array) for op in host),
                       DeviceCall(target, self.memory, changing, launches)]
         self.call_operations = [[op] for op in host] + [device]
 
     def _launch(self, kernel, functions):
-        """Return a function without arguments that launches a kernel, or that calls cuBLAS."""
+        """Return a function without arguments: a kernel's launch, cuBLAS's product, CuPy's sum."""
+        if not isinstance(kernel, Kernel):
+            x, out = map(self.memory.array, kernel.views)
+            return functools.partial(getattr(x, REDUCTIONS[kernel.kind]), out=out, **kernel.options)
         if isinstance(kernel, ProductKernel):
             call = self.target.handle.make_product(*map(self.memory.array, kernel.views))
             if call is not None:
@@ -188,15 +199,17 @@ class DeviceCall:
     """The device's part of a step.
 
     It copies the first `copied` staged buffers, which change in every step. Then it launches the
-    kernels: the first time one by one, later as one CUDA graph.
+    kernels: the first time one by one, later as one CUDA graph. Temporary memory of CuPy's
+    reductions comes from a pool of its own, because a graph uses the same memory in every step.
     """
 
     def __init__(self, target, memory, copied, launches):
         self.target, self.memory, self.copied, self.launches = target, memory, copied, launches
-        self.warm, self.graph = False, None
+        self.warm, self.graph, self.pool = False, None, target.cupy.cuda.MemoryPool()
 
     def __call__(self):
-        with self.target.using_stream():
+        allocator = self.target.cupy.cuda.using_allocator(self.pool.malloc)
+        with self.target.using_stream(), allocator:
             self.memory.upload_staged(self.copied)
             self._launch()
 

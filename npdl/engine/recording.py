@@ -7,8 +7,12 @@
 
 The step also computes its results, and writes them into the same memory. Where Python code reads a
 value (`if`, `float`, an index), a guard is recorded: replays check that the value is the same.
+
+If the state (parameters, gradients, moments) is on a GPU, the step is recorded on the CPU with a
+copy of the state. Then the buffers of the state refer to the GPU's arrays again.
 """
 
+import contextlib
 import operator
 import sys
 import threading
@@ -46,22 +50,43 @@ class Recorder:
 
     def __init__(self):
         self.operations, self.on_numbers, self.generators = [], [], []
-        self._buffers, self._saved, self._known = {}, {}, {}
+        self._buffers, self._saved, self._known, self._exit = {}, {}, {}, contextlib.ExitStack()
+        self._roots, self._arrays = {}, {}      # id: (array on the GPU, its copy on the CPU)
 
     def __enter__(self):
         if active_recorder() is not None:
             raise Unsupported("a recorded step was called inside of another recorded step")
+        if not backend.is_host():
+            self._exit.enter_context(backend.using("numpy"))
         _recorders.active = self
         return self
 
     def __exit__(self, *error):
         _recorders.active = None
+        self._exit.close()
+        for device, host in self._roots.values():
+            self._buffers[id(host)].array = device
 
     # Arguments and results
 
     def wrap(self, array, role):
-        """Return a NumPy array as a RecordedArray. `role` is that of its Buffer ("input", ..)."""
+        """Return an array as a RecordedArray. `role` is that of its Buffer ("input", ..)."""
+        if backend.is_device_array(array):
+            array = self._copy_to_host(array)
         return RecordedArray(self, array, self._external_buffer(array, role))
+
+    def _copy_to_host(self, array):
+        root = array
+        while root.base is not None:
+            root = root.base
+        if not root.flags.c_contiguous:
+            raise Unsupported(f"an array {root.shape} of the model is not contiguous")
+        if id(root) not in self._roots:
+            self._roots[id(root)] = root, root.get()
+        host = np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],
+                          array.data.ptr - root.data.ptr, array.strides)
+        self._arrays[id(host)] = array, host
+        return host
 
     def call_on_numbers(self, function, arguments):
         """Return function(*arguments) as a Number, or NotImplemented if an argument is an array."""
@@ -103,12 +128,15 @@ class Recorder:
             restore(saved)
         self._saved.clear()
 
-    def plain_array(self, recorded):
-        """Return the plain array of a RecordedArray."""
-        return recorded.value
+    def original_array(self, recorded):
+        """Return the plain array of a RecordedArray, which is on the GPU if the state is there."""
+        known = self._arrays.get(id(recorded.value))
+        return backend.to_device(recorded.value) if known is None else known[0]
 
     def upload_state(self):
-        """Do nothing: on the CPU, the recorded step wrote its results into the state itself."""
+        """Copy the state that the step has computed to the GPU, if the state is there."""
+        for device, host in self._roots.values():
+            device.set(host)
 
     def view_of(self, x):
         """Return the View of a recorded or a plain array."""

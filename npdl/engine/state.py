@@ -171,7 +171,7 @@ class Mirror:
     def original_of(self, value):
         """Return a value with the originals in the places of copies and recorded arrays."""
         if type(value) is RecordedArray:
-            return self.recorder.plain_array(value)
+            return self.recorder.original_array(value)
         if isinstance(value, Number):
             return value.value
         if isinstance(value, RecordedGenerator):

@@ -14,9 +14,8 @@ import sys
 
 import numpy as np
 
-from npdl.backend import is_host, to_device, to_host
+from npdl.backend import is_device_array, is_host, to_device, to_host
 from npdl.engine.c_build import CompilerError
-from npdl.engine.cuda_recording import DeviceRecorder, move_arrays
 from npdl.engine.recording import SKIPPED, Diverged, Recorder, map_nest
 from npdl.engine.replay import Recording, is_input
 from npdl.engine.target import make_target
@@ -101,7 +100,7 @@ class RecordedStep:
         if diverged and self._diverged > MOST_RECORDINGS:
             self._stop_recording("a value that changes decides which operations are computed")
             return self.run_plain(arguments)
-        recorder = Recorder() if is_host() else DeviceRecorder()
+        recorder = Recorder()
         state = np.random.get_state()[1:3]
         try:
             recording = Recording(self, key, recorder, arguments)
@@ -140,6 +139,12 @@ def recording_key(arguments):
             return x.shape, x.dtype.str
         return type(x), None if is_input(x) else x
     return repr(map_nest(described, arguments))
+
+
+def move_arrays(nest, move):
+    """Return nested tuples, lists and dicts, in which each array x is replaced by move(x)."""
+    return map_nest(lambda x: move(x) if isinstance(x, np.ndarray) or is_device_array(x) else x,
+                    nest)
 
 
 def describe_location(error):

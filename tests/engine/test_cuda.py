@@ -8,7 +8,7 @@ import npdl
 from npdl import backend, optim
 from npdl.backend import to_host, xp
 from npdl.engine import RecordedStep, compile_step, training_step
-from npdl.engine.cuda_recording import move_arrays
+from npdl.engine.step import move_arrays
 from npdl.losses import SequenceLoss
 from npdl.study.check.samples import find_layer_classes
 from tests.engine.test_equality import (
