@@ -115,6 +115,27 @@ def gpt(dtype, blocks=1, **options):
     return npdl.GPT(11, 12, blocks, 3, max_len=8, dtype=dtype, rng=1, **options)
 
 
+def two_sides(make, make_optimizer=optim.SGD, loss=None, max_norm=None, **settings):
+    """(two models with the same parameters, a plain step of one, a recorded step of the other)."""
+    loss = loss or SequenceLoss()
+    models = [make(), make()]
+    plain, recorded = map(make_optimizer, models)
+
+    def plain_step(inputs, *targets, lr=None, **options):
+        inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        return training_step(models[0], loss, plain, inputs, targets, options, lr, max_norm)
+    step = compile_step(models[1], loss, recorded, max_norm=max_norm, **settings)
+    plain_step.optimizer, step.optimizer = plain, recorded
+    return models, plain_step, step
+
+
+def assert_same(models, tolerance=1e-12):
+    plain, recorded = ([p for _, p in model.params(frozen=True)] for model in models)
+    assert_close([p.data for p in recorded], [p.data for p in plain], tolerance)
+    for a, b in zip(plain, recorded, strict=True):
+        assert type(b.data) is np.ndarray and type(b.grad) in (np.ndarray, type(a.grad))
+
+
 OPTIMIZERS = {
     "SGD": lambda model: optim.SGD(model, momentum=0.9, weight_decay=0.1),
     # eps is large: a gradient that is 0 but for rounding would otherwise move a parameter
@@ -132,22 +153,19 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_training_equals_plain_training(name, dtype, target):
     """Clipping, schedule, dropout, two shapes of batches, tied weights, padding."""
-    rng, loss = np.random.default_rng(3), SequenceLoss()
-    models = [gpt(dtype, norm="pre", positions="learned", tied=True, dropout=0.2, padding_id=1)
-              for _ in range(2)]
-    plain, recorded = map(OPTIMIZERS[name], models)
-    step = compile_step(models[1], loss, recorded, max_norm=0.5, target=target)
+    rng = np.random.default_rng(3)
+    models, plain, step = two_sides(
+        lambda: gpt(dtype, norm="pre", positions="learned", tied=True, dropout=0.2, padding_id=1),
+        OPTIMIZERS[name], max_norm=0.5, target=target)
     for i in range(6):
         ids, targets = rng.integers(0, 11, (2, 3 if i == 3 else 4, 6))
-        counted, lr = rng.random(ids.shape) < 0.7, 0.01 * (i + 1)
-        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted),
-                               {"rng": np.random.default_rng(i)}, lr, 0.5)
-        found = step(ids, targets, counted, lr=lr, rng=np.random.default_rng(i))
+        given = ids, targets, rng.random(ids.shape) < 0.7
+        found, wanted = (run(*given, lr=0.01 * (i + 1), rng=np.random.default_rng(i))
+                         for run in (step, plain))
         assert_close([found], [wanted], TOLERANCE[dtype])
-    state, wanted = recorded.state_dict(), plain.state_dict()
+    state, wanted = step.optimizer.state_dict(), plain.optimizer.state_dict()
     assert state.pop("steps") == wanted.pop("steps") == 6
-    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
-                 10 * TOLERANCE[dtype])
+    assert_same(models, 10 * TOLERANCE[dtype])
     for moment in state:
         assert_close(state[moment].values(), wanted[moment].values(), 10 * TOLERANCE[dtype])
     assert step.recorded.why_not is None and len(step.recorded.recordings) == 2
@@ -167,38 +185,33 @@ PREFIX_MODELS = {
       for name in PREFIX_MODELS)])
 def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
     """Sequences of three tokens, so most prefixes are shared; and a batch in which few are."""
-    rng, loss = np.random.default_rng(3), SequenceLoss("mean", average)
-    models = [PREFIX_MODELS[name]("float64") for _ in range(2)]
-    plain, recorded = (optim.AdamW(model, eps=1e-3) for model in models)
-    step = compile_step(models[1], loss, recorded, max_norm=0.5, target=target, threads=threads,
-                        share_prefixes=True)
+    rng = np.random.default_rng(3)
+    models, plain, step = two_sides(
+        lambda: PREFIX_MODELS[name]("float64"), OPTIMIZERS["AdamW"], SequenceLoss("mean", average),
+        max_norm=0.5, target=target, threads=threads, share_prefixes=True)
     for i in range(6):
         if i % 2 == 0:
             ids = rng.integers(0, 3 if i < 4 else 11, (40, 5))
-            targets, counted = rng.integers(0, 11, ids.shape), rng.random(ids.shape) < 0.4
-        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, 0.01, 0.5)
-        assert_close([step(ids, targets, counted, lr=0.01)], [wanted], 1e-12)
-    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
-                 1e-11)
+            given = ids, rng.integers(0, 11, ids.shape), rng.random(ids.shape) < 0.4
+        assert_close([step(*given, lr=0.01)], [plain(*given, lr=0.01)], 1e-12)
+    assert_same(models, 1e-11)
     for shard in step.recorded.shards:
         assert shard.why_not is None and len(shard.recordings) in (2, 3)
 
 
 def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
     """The numbers of rows are rounded up, and the added rows change nothing."""
-    rng, loss = np.random.default_rng(8), SequenceLoss()
-    models = [npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1) for _ in range(2)]
-    plain, recorded = (optim.SGD(model, lr=0.1) for model in models)
-    step = compile_step(models[1], loss, recorded, target="numpy", share_prefixes=True)
-    sizes = set()
+    rng, sizes = np.random.default_rng(8), set()
+    models, plain, step = two_sides(
+        lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1), target="numpy",
+        share_prefixes=True)
     for _ in range(12):
         ids = rng.integers(0, [1, 40, 4, 4], (100, 4))
         counted = np.tile(np.arange(4) == 3, (100, 1))
         sizes.add(tuple(len(np.unique(ids[:, :n], axis=0)) for n in (2, 3, 4)))
-        wanted = training_step(models[0], loss, plain, (ids,), (ids, counted), {}, None, None)
-        assert_close([step(ids, ids, counted)], [wanted], 1e-12)
-    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
-                 1e-12)
+        given = ids, ids, counted
+        assert_close([step(*given, lr=0.1)], [plain(*given, lr=0.1)], 1e-12)
+    assert_same(models)
     recordings = step.recorded.shards[0].recordings
     assert len(recordings) < len(sizes)
     products = [op for op in recordings[0].operations
@@ -210,17 +223,13 @@ def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_products_of_gathered_rows_are_products_of_the_table(dtype, target):
     """An LSTM reads more tokens than its vocabulary has."""
-    rng, loss = np.random.default_rng(6), SequenceLoss()
-    models = [npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0) for _ in range(2)]
-    plain, recorded = (optim.SGD(model, lr=0.1) for model in models)
-    step = compile_step(models[1], loss, recorded, target=target)
+    rng = np.random.default_rng(6)
+    models, plain, step = two_sides(
+        lambda: npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0), target=target)
     for _ in range(3):
-        ids, targets = rng.integers(0, 4, (2, 7, 3))
-        counted = np.ones(ids.shape, bool)
-        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, None, None)
-        assert_close([step(ids, targets, counted)], [wanted], TOLERANCE[dtype])
-    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
-                 TOLERANCE[dtype])
+        given = *rng.integers(0, 4, (2, 7, 3)), np.ones((7, 3), bool)
+        assert_close([step(*given, lr=0.1)], [plain(*given, lr=0.1)], TOLERANCE[dtype])
+    assert_same(models, TOLERANCE[dtype])
     tables = [op for op in step.recorded.recordings[0].operations
               if op.kind == "matmul" and op.inputs[0].shape == (4, 5)]
     assert len(tables) == 1                     # for all time steps
@@ -261,19 +270,18 @@ def test_adapters_over_a_frozen_model(target):
     """LoRA on a quantized GPT: only the adapters learn, and what only the frozen need is gone."""
     from npdl.adapt import add_lora, quantize_linears
 
-    rng, loss, models = np.random.default_rng(5), SequenceLoss(), [gpt("float64") for _ in "ab"]
-    for model in models:
+    def make():
+        model = gpt("float64")
         quantize_linears(model, rounding="nf4", block=4, double=True, where=("W_Q", "up"))
         add_lora(model, rank=2, where=("W_Q", "W_V", "up"), rng=2)
-    plain, recorded = (optim.AdamW(model, lr=0.01, eps=1e-3) for model in models)
-    step = compile_step(models[1], loss, recorded, target=target)
+        return model
+
+    rng = np.random.default_rng(5)
+    models, plain, step = two_sides(make, OPTIMIZERS["AdamW"], target=target)
     for _ in range(4):
-        ids, targets = rng.integers(0, 11, (2, 3, 5))
-        counted = rng.random(ids.shape) < 0.8
-        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, None, None)
-        assert_close([step(ids, targets, counted)], [wanted], 1e-12)
-    assert_close((p.data for _, p in models[1].params(frozen=True)),
-                 (p.data for _, p in models[0].params(frozen=True)), 1e-11)
+        given = *rng.integers(0, 11, (2, 3, 5)), rng.random((3, 5)) < 0.8
+        assert_close([step(*given, lr=0.01)], [plain(*given, lr=0.01)], 1e-12)
+    assert_same(models, 1e-11)
     lines = {op.source[0].rpartition("/")[2] for op in
              step.recorded.recordings[0].operations}
     assert "linears.py" in lines and step.recorded.why_not is None

@@ -1,6 +1,7 @@
 """What a recorded step promises besides its numbers: guards, settings, randomness, interrupts,
 repeatability, and one line where it runs plainly."""
 
+import functools
 import gc
 import re
 import signal
@@ -19,8 +20,10 @@ from npdl.engine.profile import format_report, profile
 from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
-from tests.engine.test_equality import TARGETS
+from tests.engine import test_equality
+from tests.engine.test_equality import TARGETS, assert_same
 
+two_sides = functools.partial(test_equality.two_sides, target="numpy")
 COUNTED = np.ones((3, 5), bool)
 
 
@@ -30,24 +33,6 @@ def gpt(**options):
 
 def batch(seed, shape=(3, 5)):
     return np.random.default_rng(seed).integers(0, 11, (2, *shape))
-
-
-def two_sides(make, make_optimizer=optim.SGD, target="numpy", loss=None):
-    """A plain step and a recorded one on models with the same parameters."""
-    loss = loss or SequenceLoss()
-    models = [make(), make()]
-    plain, recorded = map(make_optimizer, models)
-
-    def plain_step(inputs, *targets, lr=None, **options):
-        inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-        return training_step(models[0], loss, plain, inputs, targets, options, lr, None)
-    return models, plain_step, compile_step(models[1], loss, recorded, target=target)
-
-
-def assert_same(models, tolerance=1e-12):
-    for (name, a), (_, b) in zip(models[0].params(True), models[1].params(True), strict=True):
-        np.testing.assert_allclose(b.data, a.data, atol=tolerance, err_msg=name)
-        assert type(b.data) is np.ndarray and type(b.grad) in (np.ndarray, type(a.grad))
 
 
 # Guards and settings
@@ -415,9 +400,7 @@ def test_two_threads_compute_the_step_of_one_and_repeat_bitwise():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_threads_obey_settings_and_arrays_that_change(shared):
-    models, plain, _ = two_sides(lambda: gpt(norm="pre"))
-    step = compile_step(models[1], SequenceLoss(), optim.SGD(models[1]), threads=2, target="numpy",
-                        share_prefixes=shared)
+    models, plain, step = two_sides(lambda: gpt(norm="pre"), threads=2, share_prefixes=shared)
     for seed, change in enumerate([
             lambda model: None, lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.5),
             lambda model: setattr(model.classifier, "W", Param(model.classifier.W.data + 1.0))]):
@@ -429,8 +412,7 @@ def test_threads_obey_settings_and_arrays_that_change(shared):
 
 
 def test_a_shard_that_raises_leaves_the_next_step_right():
-    models, plain, _ = two_sides(gpt)
-    step = compile_step(models[1], SequenceLoss(), optim.SGD(models[1]), threads=3, target="numpy")
+    models, plain, step = two_sides(gpt, threads=3)
     for seed in range(4):
         ids, targets = batch(seed)
         if seed == 2:
