@@ -58,19 +58,13 @@ class Handle:
             raise BackendError(f"backend 'cupy': {name} of cuBLAS failed with status {status}")
 
     def make_product(self, a, b, out):
-        """Return a function that computes out = a b for matrices, or for stacks of matrices.
+        """Return a function that computes out = a b, for which `can_multiply` is True.
 
-        The distance between the matrices of a stack may vary. Returns None if cuBLAS cannot read
-        the dtypes or the layout within a matrix.
+        The distance between the matrices of a stack may vary.
         """
-        if a.dtype not in KINDS or not a.dtype == b.dtype == out.dtype or not out.size or (
-                not a.size):
-            return None
         # cuBLAS stores matrices by columns, so it reads each as its transpose: out^T = b^T a^T
         matrices = [x[(0,) * (x.ndim - 2)] for x in (b, a, out)]
         layouts = [find_layout(x) for x in matrices]
-        if None in layouts or layouts[2][0]:
-            return None
         (letter, number), count = KINDS[out.dtype], math.prod(out.shape[:-2])
         sizes = layouts[0][0], layouts[1][0], b.shape[-1], a.shape[-2], a.shape[-1]
         if count == 1:
@@ -88,10 +82,25 @@ class Handle:
         return call
 
 
-def find_layout(matrix):
-    """Return (transposed: 0 or 1, leading dimension) of a matrix; None if cuBLAS can't read it."""
-    row, column = (step // matrix.itemsize for step in matrix.strides)
-    R, C = matrix.shape
+def can_multiply(a, b, out):
+    """Return True if cuBLAS computes out = a b for these matrices, or stacks of matrices.
+
+    Otherwise cuBLAS can't read their dtypes, or the layout within a matrix.
+    """
+    if min(a.ndim, b.ndim) < 2 or not a.size or not out.size:
+        return False
+    layouts = [find_layout(x) for x in (a, b, out)]
+    return a.dtype == b.dtype == out.dtype and out.dtype in KINDS and (
+        None not in layouts and not layouts[2][0])
+
+
+def find_layout(x):
+    """Return (transposed: 0 or 1, leading dimension) of matrices; None if cuBLAS can't read them.
+
+    `x` is a matrix or a stack of matrices.
+    """
+    row, column = (step // x.dtype.itemsize for step in x.strides[-2:])
+    R, C = x.shape[-2:]
     if column == 1 or C == 1:
         return 0, max(row if R > 1 else C, C)
     if row == 1 or R == 1:

@@ -22,10 +22,9 @@ class Arena:
                  if view.buffer.is_temporary and view.buffer not in group.local}
                 for group in groups]
         self.offsets, self.nbytes = assign_memory(uses, [view.buffer for view in results])
-        self.allocate()
 
     def allocate(self):
-        """Make the block of memory."""
+        """Make the block in the host's memory."""
         self.memory = allocate_aligned(self.nbytes)
         self.address = self.memory.ctypes.data
 

@@ -60,8 +60,8 @@ else for (size_t j = 0; j < {width}; j++) out[j] = 0;
         """Return True if a group is one `sum_by_index` whose rows and output are contiguous."""
         op = group.operations[0]
         return op.kind == "sum_by_index" and op.inputs[1].dtype == np.int64 and (
-            op.output.dtype.name in ("float32", "float64")) and op.inputs[1].ndim <= 2 and all(
-            view.is_contiguous for view in (op.inputs[0], op.output)) and (
+            op.output.dtype.name in ("float32", "float64")) and (
+            op.inputs[0].is_contiguous and op.output.is_contiguous) and (
             op.inputs[1].is_contiguous or op.inputs[1].ndim == 1)
 
 

@@ -99,7 +99,7 @@ class GroupSource:
         self._used.add(("column", k))
         self._before.append(f"for (size_t j = 0; j < {width}; j++) {total}[j] = 0;")
         self._open_loop(width)
-        self._lines.append((f"{total}[{self._entry_index(width)}] += {x};", None))
+        self._lines.append((f"{total}[{0 if width == 1 else 'j'}] += {x};", None))
         out, kind = self._add_pointer(rows.output, moving=False), TYPES[rows.output.view.dtype.name]
         step = rows.output.inner // rows.output.view.dtype.itemsize
         self._after.append(f"for (size_t j = 0; j < {width}; j++) "
@@ -133,10 +133,6 @@ class GroupSource:
                     f"for (size_t j = 0; j < {loop.width}; j++) {{"]
             self._lines[loop.start:loop.start] = [(line, None) for line in head]
             self._lines.append(("}", None))
-
-    @staticmethod
-    def _entry_index(width):
-        return "0" if width == 1 else "j"
 
     # Values
 

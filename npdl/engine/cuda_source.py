@@ -1,4 +1,4 @@
-"""Write CUDA kernels: one for a group of operations, or for one look-up or product.
+"""Write CUDA kernels: one for a group of operations, for a look-up, or for its backward.
 
 The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
 
@@ -9,6 +9,7 @@ The lines of a group are those of the C target (`c_source.GroupSource`); only th
 No kernel uses atomic additions, so its results are bitwise identical each time.
 """
 
+from npdl.cublas import can_multiply
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
 from npdl.engine.c_source import GroupSource, offset_expression
@@ -77,16 +78,6 @@ class Kernel:
         arguments = ", ".join(f"{TYPES[x.dtype.name]} *a{i}" for i, x in enumerate(self.views))
         self.text = "\n".join([f'extern "C" __global__ void {name}({arguments}) {{', *lines, "}\n"])
         self.name = name
-
-    def set_entry_source(self, name, lines, value):
-        """Set the source: for each entry of the last view, run `lines` and store `value`."""
-        out = self.views[-1]
-        self.set_launch_size(out.size)
-        self.set_source(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-                               *unravel_lines("e", out.shape, "i"), *lines,
-                               f"a{len(self.views) - 1}[{offset_expression(out.strides, out)}] = "
-                               f"{value};",
-                               "}"])
 
     def set_launch_size(self, count, threads=THREADS):
         """Set `grid` and `block` for about one thread for each of `count` rows or entries."""
@@ -177,10 +168,14 @@ class TakeKernel(Kernel):
         else:
             axis, steps = op.options["axis"], broadcast_strides(index, out.ndim)
             rest = [0 if i == axis else s for i, s in enumerate(broadcast_strides(x, out.ndim))]
-        self.set_entry_source(name, [
+        self.set_launch_size(out.size)
+        self.set_source(name, [
+            f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
+            *unravel_lines("e", out.shape, "i"),
             f"int64_t row = a1[{offset_expression(steps, index)}];",
-            f"if (row < 0) row += {x.shape[axis]};"],
-            f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {offset_expression(rest, x)}]")
+            f"if (row < 0) row += {x.shape[axis]};",
+            f"a2[{offset_expression(out.strides, out)}] = "
+            f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {offset_expression(rest, x)}]; }}"])
 
     @staticmethod
     def can_compute(op):
@@ -216,52 +211,36 @@ class SumByIndexKernel(Kernel):
             op.inputs[0].ndim == op.inputs[1].ndim + 1)
 
 
-class ProductKernel(Kernel):
-    """a @ b where cuBLAS cannot read the operands: a thread for each entry of the result."""
-
-    def __init__(self, name, op):
-        self.views = a, b, out = *op.inputs, op.output
-        a_steps, b_steps = (list(broadcast_strides(x, out.ndim)) for x in (a, b))
-        a_k, b_k, a_steps[-1], b_steps[-2] = a_steps[-1], b_steps[-2], 0, 0
-        total = TYPES[out.dtype.name]
-        self.set_entry_source(name, [
-            f"{total} sum = 0;", f"for (int64_t k = 0; k < {a.shape[-1]}; k++)",
-            f"sum += ({total})"
-            f"a0[{offset_expression(a_steps, a)} + k * {a_k // a.dtype.itemsize}] * "
-            f"a1[{offset_expression(b_steps, b)} + k * {b_k // b.dtype.itemsize}];"], "sum")
-
-    @staticmethod
-    def can_compute(op):
-        return op.kind == "matmul" and is_supported(op) and min(x.ndim for x in op.inputs) > 1
-
-
 def is_supported(op):
     """Return True if kernels support all dtypes of an operation, and all its arrays are aligned."""
     return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
         x.offset, *x.strides)) for x in (*op.reads, op.output))
 
 
-SINGLE = (TakeKernel, SumByIndexKernel, ProductKernel)                  # of one operation
+SINGLE = (TakeKernel, SumByIndexKernel)         # of one operation
 
 
 def has_kernel(op):
     """Return True if the device can compute an operation."""
     if op.output is None or op.effect:
         return False
-    return op.output.size == 0 or make_row_operation(op) is not None or is_reduction(op) or any(
+    return op.output.size == 0 or make_row_operation(op) is not None or is_library_call(op) or any(
         kernel.can_compute(op) for kernel in SINGLE)
 
 
-def is_reduction(op):
-    """Return True if CuPy computes an operation as a reduction."""
-    return op.kind in REDUCTIONS and is_supported(op) and op.inputs[0].size > 0 and not (
-        op.options.keys() - {"axis", "keepdims", "dtype"})
+def is_library_call(op):
+    """Return True if cuBLAS computes an operation (a product), or CuPy (a reduction)."""
+    if not is_supported(op) or not all(x.size for x in op.reads):
+        return False
+    if op.kind == "matmul":
+        return can_multiply(*op.inputs, op.output)
+    return op.kind in REDUCTIONS and not op.options.keys() - {"axis", "keepdims", "dtype"}
 
 
 def make_kernels(group, name):
-    """Return the Kernels of a group, then its reductions that are no part of a kernel."""
+    """Return the Kernels of a group, and its operations that a library computes."""
     if not group.rows:
-        return [op if is_reduction(op) else make_single_kernel(op, f"{name}_0")
+        return [op if is_library_call(op) else make_single_kernel(op, f"{name}_0")
                 for op in group.operations if op.output.size]
     kernels, columns = [], group.column_sums
     group.rows = group.row_by_row

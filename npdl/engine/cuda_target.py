@@ -22,7 +22,6 @@ from npdl.engine.cuda_source import (
     HEAD,
     REDUCTIONS,
     Kernel,
-    ProductKernel,
     has_kernel,
     make_kernels,
 )
@@ -55,16 +54,6 @@ def split_host_and_device(operations):
     return host, device
 
 
-class DeviceArena(Arena):
-    """An arena in the device's memory."""
-
-    def allocate(self):
-        import cupy
-
-        self.memory = cupy.zeros(self.nbytes + ALIGNMENT, np.uint8)
-        self.address = self.memory.data.ptr
-
-
 class DeviceMemory:
     """The device's memory of every buffer.
 
@@ -77,7 +66,8 @@ class DeviceMemory:
         import cupy
         import cupyx
 
-        self.cupy, self.arena = cupy, arena
+        self.cupy, self.offsets = cupy, arena.offsets
+        self.temporary = cupy.zeros(arena.nbytes + ALIGNMENT, np.uint8)
         starts = list(itertools.accumulate((align_size(b.nbytes) for b in staged), initial=0))
         self.starts = dict(zip(staged, starts, strict=False))
         self.parts = [(start, host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
@@ -85,21 +75,16 @@ class DeviceMemory:
         self.pinned = cupyx.zeros_pinned(starts[-1] + ALIGNMENT, np.uint8)
         self.copied = None                      # the event after the last copy from `pinned`
 
-    def pointer(self, buffer):
-        """Return a buffer's address on the device, as a CuPy MemoryPointer."""
-        if buffer in self.starts:
-            return self.device.data + self.starts[buffer]
-        if buffer.is_temporary:
-            return self.arena.memory.data + self.arena.offsets[buffer]
-        return buffer.array.data
-
-    def address(self, view):
-        return np.uintp(self.pointer(view.buffer).ptr + view.offset)
-
     def array(self, view):
         """Return the CuPy array of a view."""
-        return self.cupy.ndarray(view.shape, view.dtype, self.pointer(view.buffer) + view.offset,
-                                 view.strides)
+        buffer = view.buffer
+        if buffer in self.starts:
+            start = self.device.data + self.starts[buffer]
+        elif buffer.is_temporary:
+            start = self.temporary.data + self.offsets[buffer]
+        else:
+            start = buffer.array.data
+        return self.cupy.ndarray(view.shape, view.dtype, start + view.offset, view.strides)
 
     def upload_staged(self, count):
         """Copy the first `count` of the buffers `staged` to the device, in one transfer."""
@@ -155,7 +140,7 @@ class CudaCalls:
         groups = schedule(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in make_kernels(group, f"g{i}")]
-        self.target, self.memory = target, DeviceMemory(DeviceArena(groups, results), staged)
+        self.target, self.memory = target, DeviceMemory(Arena(groups, results), staged)
         self.array = self.memory.array
         with target.using_stream():
             self.memory.upload_staged(len(staged))
@@ -167,15 +152,14 @@ class CudaCalls:
 
     def _launch(self, kernel, functions):
         """Return a function without arguments: a kernel's launch, cuBLAS's product, CuPy's sum."""
-        if not isinstance(kernel, Kernel):
-            x, out = map(self.memory.array, kernel.views)
-            return functools.partial(getattr(x, REDUCTIONS[kernel.kind]), out=out, **kernel.options)
-        if isinstance(kernel, ProductKernel):
-            call = self.target.handle.make_product(*map(self.memory.array, kernel.views))
-            if call is not None:
-                return call
-        arguments = tuple(map(self.memory.address, kernel.views))
-        return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
+        if isinstance(kernel, Kernel):
+            arguments = tuple(map(self.array, kernel.views))
+            return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
+        x, *others = map(self.array, kernel.views)
+        if kernel.kind == "matmul":
+            return self.target.handle.make_product(x, *others)
+        return functools.partial(getattr(x, REDUCTIONS[kernel.kind]), out=others[0],
+                                 **kernel.options)
 
 
 def compile_kernels(kernels):

@@ -30,6 +30,7 @@ class Calls:
 
     def __init__(self, groups, results):
         arena = Arena(groups, results)
+        arena.allocate()
         self.groups, self.array, self.nbytes = groups, arena.array, arena.nbytes
         self.calls, self.call_operations = [], []
         for group in groups:

@@ -179,10 +179,15 @@ class Recorder:
     def record_ufunc(self, ufunc, method, inputs, options):
         """Record a call of a ufunc or of one of its methods."""
         (out,) = options.pop("out", None) or (None,)
-        if ufunc is np.matmul and out is None and 1 in (inputs[0].ndim, inputs[1].ndim):
-            a, b = inputs                               # a vector is a matrix of one row or column
-            return np.matmul(a, b[:, None], **options)[..., 0] if b.ndim == 1 else \
-                np.matmul(a[None], b, **options)[..., 0, :]
+        if ufunc is np.matmul and out is None:
+            a, b = inputs
+            if a.dtype != b.dtype:
+                wide = np.promote_types(a.dtype, b.dtype)
+                return np.matmul(a.astype(wide), b.astype(wide), **options)
+            if b.ndim == 1:                             # a vector is a matrix of one column or row
+                return np.matmul(a, b[:, None], **options)[..., 0]
+            if a.ndim == 1:
+                return np.matmul(a[None], b, **options)[..., 0, :]
         if ufunc.nout > 1 or method not in ("__call__", "reduce"):
             return self._record_other_method(ufunc, method, inputs, options)
         if method == "reduce":

@@ -24,27 +24,24 @@ class Group:
 
     rows   the RowOperations, all with the same `sizes`. The list is empty if the group is a single
            operation that can't be a loop over rows.
+    uses   {buffer: [(View, True if it is written, RowOperation or None)]}
+    large  the large buffers outside of the arena that the group uses
     local  the temporary buffers that only this group uses; each needs memory for one row only
     """
 
     def __init__(self, op, rows=None):
-        self.operations, self.rows, self.local = [], [], set()
+        self.operations, self.rows, self.uses, self.large, self.local = [], [], {}, set(), set()
         self.sizes = None if rows is None else rows.sizes
-        self.read, self.written, self.large, self._members = {}, {}, set(), {}
         self._add(op, rows)
 
     def _add(self, op, rows):
         self.operations.append(op)
-        self.large.update(view.buffer for view in op.views
-                          if not view.buffer.is_temporary and view.buffer.nbytes > SMALL)
-        for view in op.reads:
-            self.read.setdefault(view.buffer, []).append(view)
-        for view in op.writes:
-            self.written.setdefault(view.buffer, []).append(view)
         if rows is not None:
             self.rows.append(rows)
-            for view in op.views:
-                self._members.setdefault(view.buffer, []).append(rows)
+        for view in op.views:
+            self.uses.setdefault(view.buffer, []).append((view, view is op.output, rows))
+            if not view.buffer.is_temporary and view.buffer.nbytes > SMALL:
+                self.large.add(view.buffer)
 
     @property
     def column_sums(self):
@@ -58,15 +55,12 @@ class Group:
 
     def has_array_of(self, op):
         """Return True if an operation uses an array that the group uses."""
-        return any(view.buffer in self.read or view.buffer in self.written
-                   for view in op.views if view.buffer.role != "number")
+        return any(view.buffer in self.uses for view in op.views if view.buffer.role != "number")
 
     def has_conflict_with(self, op):
         """Return True if a later operation may not be moved before the group."""
-        return any(may_overlap(view, other) for view in op.views
-                   for other in self.written.get(view.buffer, ())) or any(
-            may_overlap(view, other) for view in op.writes
-            for other in self.read.get(view.buffer, ()))
+        return any(may_overlap(view, other) and (is_written or view is op.output)
+                   for view in op.views for other, is_written, _ in self.uses.get(view.buffer, ()))
 
     def try_add(self, op):
         """Add an operation to the group's loop over rows and return True, or False if it can't."""
@@ -78,7 +72,7 @@ class Group:
             return False
         rows = rows.split_axes(sizes)
         related = {id(member): member for view in op.views
-                   for member in self._members.get(view.buffer, ())}
+                   for _, _, member in self.uses.get(view.buffer, ())}
         if not all(can_share_loop(member.split_axes(sizes), rows) for member in related.values()):
             return False
         self.sizes = sizes
@@ -144,7 +138,7 @@ def are_aligned(a, a_width, b, b_width, sizes):
 
 def _set_local_buffers(groups, results):
     """Set `local` of each group: the temporary buffers that no other group and no result uses."""
-    users = Counter(buffer for group in groups for buffer in {*group.read, *group.written})
+    users = Counter(buffer for group in groups for buffer in group.uses)
     users.update(view.buffer for view in results)
     for group in groups:
         whole = {x.view.buffer for rows in group.rows for x in rows.operands
