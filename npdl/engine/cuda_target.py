@@ -234,10 +234,10 @@ class CudaTarget:
 
     name = "cuda"
 
-    def __init__(self, note, captures=True):
+    def __init__(self, note):
         import cupy
 
-        self.note, self.captures, self.cupy = note, captures, cupy
+        self.note, self.captures, self.cupy = note, True, cupy
         self.stream, self.handle = make_stream_and_handle(cupy)
 
     def lower(self, operations, results):

@@ -96,19 +96,18 @@ class Recording:
         return map_nest(lambda x: next(results) if is_array(x) else plain_value(x), self._answer)
 
     def _call(self):
-        saved = [array.copy() for array in self._backups]
-        generators = [g.generator.bit_generator for g in self.recorder.generators
-                      if hasattr(g.generator, "bit_generator")]
-        states = [bits.state for bits in generators]
+        arrays = [(array, array.copy()) for array in self._backups]
+        generators = [(g.generator.bit_generator, g.generator.bit_generator.state)
+                      for g in self.recorder.generators if hasattr(g.generator, "bit_generator")]
         try:
             with np.errstate(all="ignore"):
                 for call in self.lowered.calls:
                     call()
         except Diverged:
-            for array, before in zip(self._backups, saved, strict=True):
+            for array, before in arrays:
                 array[...] = before
-            for bits, state in zip(generators, states, strict=True):
-                bits.state = state
+            for bits, before in generators:
+                bits.state = before
             raise
 
 

@@ -11,6 +11,7 @@ call, and one line says why.
 
 import functools
 import sys
+import traceback
 
 import numpy as np
 
@@ -149,13 +150,9 @@ def move_arrays(nest, move):
 
 def describe_location(error):
     """Return " (file:line)" of the recorded code in which an error was raised, or ""."""
-    place, trace = None, error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(SKIPPED):
-            place = f" ({file}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return place or ""
+    places = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if not frame.filename.startswith(SKIPPED)]
+    return f" ({places[-1].filename}:{places[-1].lineno})" if places else ""
 
 
 @functools.cache
