@@ -63,7 +63,7 @@ def record_full_like(recorder, like, value, dtype=None, **options):
     return recorder.record_copy(value, recorder.wrap_result(np.empty_like(like.value, dtype)))
 
 
-def filled_recorder(value):
+def make_fill_recorder(value):
     """Return a function that records np.zeros_like (`value` 0) or np.ones_like (1)."""
     return lambda recorder, like, *args, **options: record_full_like(
         recorder, like, value, *args, **options)
@@ -127,7 +127,7 @@ def method_recorder(name):
 
 FUNCTIONS = {
     np.where: record_where, np.concatenate: record_concatenate, np.stack: record_stack,
-    np.zeros_like: filled_recorder(0), np.ones_like: filled_recorder(1),
+    np.zeros_like: make_fill_recorder(0), np.ones_like: make_fill_recorder(1),
     np.full_like: record_full_like, backend.exact_erf: record_erf,
     functions.minus_one_hot: record_minus_one_hot,
     functions.sum_by_index: record_sum_by_index, np.take_along_axis: record_take_along_axis,

@@ -151,7 +151,10 @@ class CudaCalls:
         self.call_operations = [[op] for op in host] + [device]
 
     def _launch(self, kernel, functions):
-        """Return a function without arguments: a kernel's launch, cuBLAS's product, CuPy's sum."""
+        """Return a function without arguments that launches a kernel.
+
+        `kernel` is a Kernel, or an operation that cuBLAS or CuPy computes (`is_library_call`).
+        """
         if isinstance(kernel, Kernel):
             arguments = tuple(map(self.array, kernel.views))
             return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
