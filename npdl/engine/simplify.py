@@ -11,6 +11,7 @@ The passes, in this order:
     merge equal operations
     drop operations whose results nothing reads
     assign the first gradient instead of adding it to zeros (above)
+    compute x (B, S, D) @ W as one product of matrices instead of B
 """
 
 from collections import Counter
@@ -26,7 +27,8 @@ def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
     operations = multiply_before_lookup(move_guards_first(operations))
     operations = merge_equal_operations(operations, results)
-    return assign_first_gradients(remove_unused(operations, results))
+    operations = assign_first_gradients(remove_unused(operations, results))
+    return [flatten_product(op) for op in operations]
 
 
 def move_guards_first(operations):
@@ -142,3 +144,14 @@ def assign_first_gradients(operations):
                 op.output.is_whole):
             zeroed[op.output.buffer] = i
     return [changed.get(i, op) for i, op in enumerate(operations) if i not in removed]
+
+
+def flatten_product(op):
+    """Compute the B products x (B, S, D) @ W as one product of a (B * S, D) matrix with W."""
+    if op.kind != "matmul":
+        return op
+    a, b = op.inputs
+    if a.ndim > 2 and b.ndim == 2 and a.is_contiguous and op.output.is_contiguous:
+        return op.replace(inputs=[a.reshaped(a.size // a.shape[-1], a.shape[-1]), b],
+                          output=op.output.reshaped(a.size // a.shape[-1], b.shape[-1]))
+    return op
