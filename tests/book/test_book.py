@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.list_chapters()
 NAMES = [path.stem for path in PATHS]
 SECTIONS = ["What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
-            "Summary", "Backward, line by line", "Gradient check", "What goes wrong here", "Exercises",
-            "Write it yourself", "Elsewhere"]
+            "Summary", "Backward, line by line", "Gradient check", "What goes wrong here",
+            "Exercises", "Write it yourself", "Elsewhere"]
 GRAPHS, TARGETS = (sorted({part.given for path in PATHS
                            for part in read_chapter(path).directives(name)})
                    for name in ("graph", "source"))
