@@ -84,7 +84,7 @@ def _describe_unknown(name):
 
 
 def _run_until_output_closes(run, options):
-    """Return the exit status of a command, or `options.status` if `head` closed its output."""
+    """Run a command; return its exit status, or `options.status` if its output was closed."""
     try:
         status = run(options)
         sys.stdout.flush()

@@ -1,8 +1,8 @@
-"""The array backend: NumPy (the default) or CuPy. Layers and models use arrays only through this
-file.
+"""The array backend: NumPy (the default) or CuPy.
 
-They write ``from npdl.backend import xp`` and then ``xp.tanh(x)``. ``xp`` is NumPy or CuPy, as
-chosen by ``use``. A process can use both backends, one after the other:
+Layers and models use arrays only through this file. They write ``from npdl.backend import xp`` and
+then ``xp.tanh(x)``. ``xp`` is NumPy or CuPy, as chosen by ``use``. A process can use both backends,
+one after the other:
 
     with backend.using("cupy"):
         model.to_backend()
@@ -102,8 +102,9 @@ def convert_cupy_errors():
             raise
         if isinstance(error, MemoryError):
             raise BackendError(
-                f"backend 'cupy': the GPU's memory{_memory_size(error)} is full; lower --batch, "
-                f"--width, --layers or the length, or use '--backend numpy' ({_first_cause(error)})"
+                f"backend 'cupy': the GPU's memory{_describe_memory_limit(error)} is full; lower "
+                "--batch, --width, --layers or the length, or use '--backend numpy' "
+                f"({_first_cause(error)})"
             ) from error
         raise BackendError(
             f"backend 'cupy': {type(error).__name__}: {_first_cause(error)}; check the GPU with "
@@ -119,8 +120,8 @@ def _is_cupy_error(error):
     return type(error).__module__.split(".")[0] in ("cupy", "cupyx", "cupy_backends", "cuda")
 
 
-def _memory_size(error):
-    """Return the size of the GPU's memory, such as ' (80 GiB)', or CuPy's limit, or ""."""
+def _describe_memory_limit(error):
+    """Return words on the GPU's memory or CuPy's limit, such as ' (80 GiB)', or "" if unknown."""
     try:
         limit = xp.get_default_memory_pool().get_limit()
         if limit and "limit" in str(error):
@@ -171,7 +172,7 @@ def is_device_array(x):
 
 
 def to_device(array):
-    """Return `array` in the chosen backend; a recorded array (npdl.engine) stays as it is."""
+    """Return `array` as an array of the backend. A recorded array (npdl.engine) stays as it is."""
     return array if replaces_functions(array) else xp.asarray(array)
 
 

@@ -196,7 +196,10 @@ class Layer:
         return self._copy(lambda param: param.like(param.data), {})
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
-        """Return a copy. `memo` is {id of a Param or layer: its copy}, and is {} at first."""
+        """Return a copy of this layer. copy_param copies its Params, and copy_array its arrays.
+
+        `memo` is {id of a Param or layer: its copy}. The first call gets {}, and fills it.
+        """
         def copied(value):
             if isinstance(value, (list, tuple, dict)):
                 items = value.values() if isinstance(value, dict) else value
@@ -233,7 +236,7 @@ class Layer:
         return {name: to_host(param.data).copy() for name, param in self.params(frozen=True)}
 
     def load_state_dict(self, arrays):
-        """Copy `arrays`, a dict as `state_dict` returns it, into the parameters.
+        """Copy `arrays`, the result of a `state_dict`, into the parameters.
 
         Raises InputError, and changes nothing, if a name, a shape or a dtype differs.
         """
@@ -306,8 +309,8 @@ def gradients_of(dout, outputs, owner):
         if not isinstance(dout, (tuple, list)):
             dout = (dout,) + (None,) * (len(outputs) - 1)
         if len(dout) != len(outputs):
-            raise InputError(f"{owner}: backward was given {len(dout)} gradients; forward has "
-                             f"{len(outputs)} outputs")
+            raise InputError(f"{owner}: backward was given {len(dout)} gradients; give one for "
+                             f"each of the {len(outputs)} outputs of forward")
         return tuple(gradients_of(d, y, owner) for d, y in zip(dout, outputs, strict=True))
     if dout is None:
         return xp.zeros_like(outputs)

@@ -55,7 +55,8 @@ class Handle:
     def call(self, name, *arguments):
         status = getattr(self.library, name)(*arguments)
         if status:
-            raise BackendError(f"backend 'cupy': {name} of cuBLAS failed with status {status}")
+            raise BackendError(f"backend 'cupy': {name} of cuBLAS failed with status {status}; "
+                               "check the GPU with nvidia-smi")
 
     def make_product(self, a, b, out):
         """Return a function that computes out = a b, for which `can_multiply` is True.

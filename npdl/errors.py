@@ -27,7 +27,7 @@ def is_integer(value):
 
 
 def broadcasts(shape, full):
-    """Return True if a shape broadcasts to `full` without changing it."""
+    """Return True if an array of this shape can be broadcast to the shape `full`."""
     return len(shape) <= len(full) and all(
         n in (1, m) for n, m in zip(shape[::-1], full[::-1], strict=False))
 
@@ -47,7 +47,7 @@ def require_bool(**flags):
 def require_dtype(dtype):
     """Raise InputError unless `dtype` is float32 or float64.
 
-    In float16 an optimizer's eps of 1e-8 is rounded to 0, so its first step could divide 0 by 0.
+    In float16 an optimizer's eps of 1e-8 is rounded to 0, so the first step could divide 0 by 0.
     """
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(
         dtype, "__name__", "")
@@ -78,7 +78,7 @@ require_share = _requirement(lambda x: 0 < x <= 1, "above 0 and at most 1")
 
 
 def checked_integer(name, value, low, high=LARGEST_INTEGER):
-    """Return `value` as an int, after a check that it is an integer from `low` to `high`."""
+    """Return `value` as an int. Raise InputError unless it is an integer from `low` to `high`."""
     require_number(name, value, lambda n: is_integer(n) and low <= n <= high,
                    f"an integer, {low} or more" if high == LARGEST_INTEGER else
                    f"an integer from {low} to {high}")
@@ -182,7 +182,7 @@ def check_attention_mask(mask, shape):
 
 
 def checked_ids(ids, size, name="token ids"):
-    """Return `ids` as an array of integers, after a check that 0 <= id < size.
+    """Return `ids` as an array. Raise InputError unless they are integers with 0 <= id < size.
 
     The range of an array on a GPU is not checked, because the program would have to wait for the
     GPU. For an index out of range, CuPy uses a wrong entry instead of raising an error.
@@ -209,19 +209,19 @@ def _check_range(values, largest, name, note=""):
 
 
 def checked_tokens(ids, owner, max_len=None, size=LARGEST_INTEGER):
-    """Return `ids` as an array, after a check that they are (B, S) integers with S <= max_len."""
+    """Return `ids` as an array. Raise InputError unless they are integers (B, S), S <= max_len."""
     ids = checked_ids(ids, size)
     if ids.ndim != 2 or 0 in ids.shape:
         raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), and not "
                          "empty")
     if max_len is not None and ids.shape[1] > max_len:
         raise InputError(f"{owner}: sequences of {ids.shape[1]} tokens are longer than max_len = "
-                         f"{max_len}")
+                         f"{max_len}; shorten them, or make the model with a larger max_len")
     return ids
 
 
 def checked_key_mask(key_mask, shape, owner):
-    """Return `key_mask` as an array, after a check that it is bool and (B, S) like the ids."""
+    """Return `key_mask` as an array. Raise InputError unless it is bool and (B, S) like the ids."""
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
     if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
         raise InputError(f"{owner}: key_mask is {describe(mask)}; it must be bool "
@@ -247,7 +247,7 @@ def checked_positions(owner, x, positions, sizes):
 
 
 def checked_lengths(lengths, B, S, owner):
-    """Return `lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
+    """Return `lengths` as a NumPy array. Raise InputError unless it has integers (B,) in 0 .. S."""
     lengths = lengths.get() if hasattr(lengths, "get") else lengths
     lengths = lengths if hasattr(lengths, "dtype") else np.asarray(lengths)
     if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
@@ -258,7 +258,7 @@ def checked_lengths(lengths, B, S, owner):
 
 
 def checked_state(state, parts, shape, owner):
-    """Return the state h or (h, c), after a check that it has `parts` float arrays of `shape`."""
+    """Return a state h or (h, c). Raise InputError unless it is `parts` float arrays of `shape`."""
     given = state if isinstance(state, (tuple, list)) else (state,)
     check_floats(owner, **{f"state_{i}": part for i, part in enumerate(given)})
     if [part.shape for part in given] != [shape] * parts:
@@ -298,9 +298,10 @@ def describe(x):
 # Losses, optimizers and loaded arrays
 
 def check_loss_shapes(logits, targets, counted):
-    """Raise InputError unless `logits`, the shape of the logits, is (B, S, V) and the arrays fit.
+    """Raise InputError unless the arguments of a loss fit together.
 
-    `targets` must be integers (B, S), and `counted` bools (B, S).
+    `logits`, the shape of the logits, must be (B, S, V), `targets` integers (B, S), and `counted`
+    bools (B, S).
     """
     check_kinds("iu", "loss", targets=targets)
     check_kinds("b", "loss", counted=counted)
@@ -321,7 +322,7 @@ def require_layers(owner, layers, wanted="a Layer, such as a model, and not its 
 
 
 def checked_params(owner, params):
-    """Return `params` as a list, after a check that they are trainable Params."""
+    """Return `params` as a list. Raise InputError unless they are trainable Params."""
     params = list(params) if hasattr(params, "__iter__") else [params]
     for param in params:
         if not hasattr(param, "grad") or not hasattr(param, "trainable"):

@@ -1,4 +1,4 @@
-"""Files: written atomically, and read with limits."""
+"""Write files atomically, and read JSON from untrusted files."""
 
 import contextlib
 import json
@@ -17,9 +17,9 @@ def write_atomically(path, write):
     """Call `write(file)` with a temporary file next to `path`, then rename the file to `path`.
 
     So other programs read the old file or the whole new file, also after a power failure. The
-    temporary file is deleted after an error. Symbolic links are followed. CheckpointError is raised
-    instead of OSError, and if `path` is, for example, a device, which the rename would replace by a
-    file.
+    temporary file is deleted after an error. Symbolic links are followed. Raises CheckpointError
+    instead of OSError. Also raises it if `path` exists and is not a file but, for example, a
+    device, because the rename would replace the device by a file.
     """
     path = Path(path)
     if not path.name:
@@ -92,8 +92,8 @@ def parse_json(content):
 
 
 def reject_constant(constant):
-    """Raise ValueError. json.loads calls this for NaN and Infinity if it is the parse_constant."""
-    raise ValueError(f"{constant} is not JSON")
+    """Raise ValueError for NaN and Infinity, as the argument parse_constant of json.loads."""
+    raise ValueError(f"{constant} is not allowed in JSON")
 
 
 def write_json(path, value):

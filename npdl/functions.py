@@ -55,9 +55,9 @@ ERF_FIT_END = 5.6**2
 def normal_cdf(x):
     """Compute Phi(x), the distribution function of the standard normal, elementwise.
 
-    In float32 a fit is used, whose error is smaller than the rounding error of float32. In float64
-    the slower erf of the standard library is used (on a GPU that of CuPy), which is exact to the
-    last digits.
+    In float32 this computes a fit, whose error is smaller than the rounding error of
+    float32. In float64 it calls the erf of Python's standard library, or of CuPy on a GPU. That is
+    slower, but exact except for the last digits.
     """
     if x.dtype == np.float32:
         x2 = xp.minimum(x * x, ERF_FIT_END)
@@ -89,18 +89,18 @@ def sum_over(x, axis):
 
 
 def mean_over(x, axes):
-    """Average over some axes, kept with length 1, accumulated in float64."""
+    """Average over some axes, which keep length 1. The sum is accumulated in float64."""
     wide = np.promote_types(x.dtype, np.float64)
     return x.mean(axes, dtype=wide, keepdims=True).astype(x.dtype)
 
 
-def not_infinite(x):
+def infinity_to_nan(x):
     """Replace infinity in x by NaN. A division by infinity would give 0 and hide the overflow."""
     return x + (x - x)
 
 
 def wide_sum(x, axis=None):
-    """Return the sum. float16 is summed in float32, because its largest number is 65504."""
+    """Return the sum over an axis. float16 is summed in float32, because it overflows at 65504."""
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
 
 
@@ -156,7 +156,7 @@ def map_state(function, *states):
 
 
 def by_layer(state, L, owner):
-    """Return a list of the L layers' states, from a state with arrays (L, B, H) or None."""
+    """Return a list of L states, one for each layer, from a state with arrays (L, B, H) or None."""
     if state is None:
         return [None] * L
     state = tuple(state) if isinstance(state, list) else state

@@ -153,7 +153,7 @@ class CrossEntropy(Layer):
         return dlogits
 
     def checked(self, logits, targets):
-        """Return the targets with 0 in place of ignored ones, and the mask of the other targets."""
+        """Return the targets, 0 in place of ignored ones, and a mask, False for ignored ones."""
         targets = checked_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), logits.shape[-1], "targets"), counted
@@ -287,6 +287,6 @@ def reduced(loss, reduction):
 
 
 def reduced_backward(dloss, reduction, like):
-    """Return the gradient of `loss`, whose shape is that of `like`, given that of reduced(loss)."""
+    """Return the gradient of `loss` from `dloss`, that of reduced(loss). `like` has its shape."""
     weight = 1 / max(1, like.size) if reduction == "mean" else 1
     return xp.full_like(like, weight) * dloss

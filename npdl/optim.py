@@ -21,7 +21,7 @@ from npdl.errors import (
     require_layers,
     require_not_negative,
 )
-from npdl.functions import not_infinite
+from npdl.functions import infinity_to_nan
 
 
 class Optimizer:
@@ -138,7 +138,7 @@ class RMSprop(Optimizer):
     def update(self, name, p, lr, decay):
         v, g = self.v[name], p.grad + decay * p.data
         v[...] = self.beta * v + (1 - self.beta) * g**2
-        p.data[...] -= lr * g / (xp.sqrt(not_infinite(v)) + self.eps)
+        p.data[...] -= lr * g / (xp.sqrt(infinity_to_nan(v)) + self.eps)
 
 
 class Adam(Optimizer):
@@ -168,7 +168,7 @@ class Adam(Optimizer):
         m[...] = b1 * m + (1 - b1) * g
         v[...] = b2 * v + (1 - b2) * g**2
         m_hat = m / (1 - b1**t)
-        v_hat = not_infinite(v / (1 - b2**t))
+        v_hat = infinity_to_nan(v / (1 - b2**t))
         p.data[...] -= lr * m_hat / (xp.sqrt(v_hat) + self.eps)
 
 
@@ -190,13 +190,13 @@ def clip_by_global_norm(params, max_norm):
     """Scale all gradients so that their joint l2 norm is at most `max_norm`.
 
     Returns the norm before the scaling. `params` are Params, such as `optimizer.params.values()`.
-    On a GPU the norm stays there, so the program does not wait for it.
+    On a GPU the result is an array on the GPU, so the program does not wait for it.
     """
     require_above_0(max_norm=max_norm)
     params = checked_params("clip_by_global_norm", params)
     norm = xp.sqrt(sum((p.grad**2).sum() for p in params))
     for p in params:
-        p.grad *= xp.minimum(1.0, max_norm / (not_infinite(norm) + 1e-6)).astype(p.grad.dtype)
+        p.grad *= xp.minimum(1.0, max_norm / (infinity_to_nan(norm) + 1e-6)).astype(p.grad.dtype)
     return norm
 
 
@@ -216,7 +216,7 @@ def orthogonal_gradient(params):
     2025, arXiv:2501.04697.
     """
     for p in checked_params("orthogonal_gradient", params):
-        square = not_infinite((p.data * p.data).sum())
+        square = infinity_to_nan((p.data * p.data).sum())
         along = (p.data * p.grad).sum() / xp.where(square == 0, 1, square)
         p.grad[...] = p.grad - along * p.data
 
@@ -257,7 +257,7 @@ def orthogonalised(G, steps=5):
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]
     X = G.T if tall else G
-    X = X / (xp.sqrt(not_infinite((X * X).sum())) + 1e-7)
+    X = X / (xp.sqrt(infinity_to_nan((X * X).sum())) + 1e-7)
     for _ in range(steps):
         A = X @ X.T
         X = a * X + (b * A + c * (A @ A)) @ X

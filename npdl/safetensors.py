@@ -130,15 +130,15 @@ def _parse_entries(header, start, size):
     for begin, end, name in spans:
         if begin != last:
             raise ValueError(f"array {name!r} begins inside another array" if begin < last else
-                             f"{begin - last:,} bytes before {name!r} belong to no array")
+                             f"{begin - last:,} bytes before array {name!r} belong to no array")
         last = end
     if last != size - start:
-        raise ValueError(f"{size - start - last:,} bytes at its end belong to no array")
+        raise ValueError(f"{size - start - last:,} bytes at the end of the file belong to no array")
     return entries
 
 
 def _parse_entry(name, about, start):
-    """Return (Entry, begin, end) of an array from its description in the header, after a check."""
+    """Return (Entry, begin, end) of an array from its description `about`, or raise ValueError."""
     try:
         dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]
         is_valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end))

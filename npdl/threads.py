@@ -1,4 +1,4 @@
-"""The number of threads of BLAS, for all threads of the process."""
+"""Limit the number of threads that BLAS uses in this process."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""LoRA, QLoRA and quantization: of arrays, of linear layers, and of whole models."""
+"""LoRA, QLoRA and quantization for arrays, for linear layers, and for whole models."""
 
 from npdl.adapt.models import (
     add_lora,

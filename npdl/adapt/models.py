@@ -21,7 +21,7 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
 
     `where` selects the layers:
         None                     every Linear and QuantLinear
-        a name, or several       layers whose dotted name is, or ends with, a name such as "W_Q"
+        a name, or several       layers whose dotted name is this name, or ends with it: "W_Q"
     `rank`, `alpha` and `rng` are the arguments of LoRALinear. Changes `model` in place and returns
     the dotted names of the adapters. Make the optimizer after this call. Raises InputError, and
     changes nothing, if no layer is selected or the model already has adapters.
@@ -121,7 +121,7 @@ def _choose(model, kinds, where, caller):
     """Return {dotted name: layer} of the layers of these kinds that `where` selects."""
     ends = (where,) if isinstance(where, str) else () if where is None else where
     if not isinstance(ends, (tuple, list)) or not all(isinstance(end, str) for end in ends):
-        raise InputError(f"{caller}: where = {where!r}; it must be a name, several names, or None")
+        raise InputError(f"{caller}: where = {where!r}; it must be a name, a list of names or None")
     candidates = {name: layer for name, layer in named_layers(model)
                   if name and isinstance(layer, kinds)}
     chosen = {name: layer for name, layer in candidates.items() if where is None

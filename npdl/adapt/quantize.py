@@ -1,4 +1,4 @@
-"""Quantization: a matrix is stored as integers of m bits, its codes, and step sizes.
+"""Quantization: a matrix is stored as step sizes and as integers of m bits, the *codes*.
 
     codes = floor(W / step),   step = max|W| / (2^(m-1) - 1),   dequantize(codes) = step * codes
 
@@ -7,8 +7,8 @@ values has its own step size. NF4 replaces the multiples of the step by 16 level
 normal distribution. Double quantization stores the step sizes in 8 bits, too.
 
 The rounding "floor" decreases the values by half a step on average. "nearest" does not, and halves
-the largest error. Both return n for n * step, also if this product has a rounding error. So
-quantizing a dequantized matrix gives the same codes.
+the largest error. Both return the code n for the value n * step, even if this product has a
+rounding error. So quantizing a dequantized matrix gives the same codes.
 """
 
 import math
@@ -26,8 +26,9 @@ STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in doubl
 def normal_float():
     """Return the 16 levels of NF4, scaled so that the largest is 1.
 
-    They are 0, 8 positive quantiles of N(0, 1), and the negatives of 7 positive quantiles. Both
-    lists of probabilities are evenly spaced from 1/2 (left out) to 1 - (1/32 + 1/30) / 2.
+    They are 0, 8 positive quantiles of N(0, 1), and 7 positive quantiles with a minus sign. The
+    probabilities of the 8, and those of the 7, are evenly spaced: from 1/2 (left out) to
+    1 - (1/32 + 1/30) / 2.
     """
     quantile, outer = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
     above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
@@ -42,22 +43,22 @@ def quantize(W, bits=4, rounding="floor", block=None):
     """Return the codes of W (integers with the shape of W) and the step sizes, one for each block.
 
     bits      m, from 2 to 16; the codes are from -(2^(m-1) - 1) to 2^(m-1) - 1
-    rounding  "floor", "nearest" (halves to even), or "nf4" for m = 4. With "nf4", the code is the
-              index of the nearest level minus 8, and the step size is the largest absolute value
-              in the block
-    block     the number of entries with one step size, counted row by row; the last block may be
-              shorter. With None, all entries have one step size
+    rounding  "floor", "nearest" (halves to even), or "nf4" for m = 4. With "nf4", the code is
+              i - 8 if the nearest level is NF4[i], and the step size is the largest absolute
+              value in the block
+    block     the number of neighbouring entries (row by row) that share a step size. The last
+              block may be shorter. With None, all entries share one step size
     The step sizes have the dtype of W, or float32 if W is float16. The step size of a block of
     zeros is 0. Raises InputError for other options, and unless W has only finite floats.
     """
     checked_integer("bits", bits, 2, 16)
     require_choice("rounding", rounding, ROUNDINGS)
     if rounding == "nf4" and bits != 4:
-        raise InputError(f"bits = {bits} with rounding 'nf4'; NF4 has 16 levels, so give bits = 4")
+        raise InputError(f"bits = {bits} with rounding 'nf4', which has 16 levels; give bits = 4")
     if block is not None:
         require_positive(block=block)
     if W.dtype.kind != "f" or W.size == 0:
-        raise InputError(f"quantize: W is {describe(W)}; give floats, at least one")
+        raise InputError(f"quantize: W is {describe(W)}; give an array of floats that is not empty")
     if not bool(xp.isfinite(W).all()):
         raise InputError(f"quantize: W {W.shape} has an entry that is NaN or infinite; give finite "
                          "floats")
@@ -83,7 +84,7 @@ def quantize(W, bits=4, rounding="floor", block=None):
 def dequantize(codes, step, block=None, rounding="floor"):
     """Return step * codes, or step * level for "nf4", in the dtype of the step sizes.
 
-    This is the inverse of `quantize`, except for its rounding.
+    This is the inverse of `quantize`, except for the rounding errors.
     """
     units = _split_blocks(codes, block)
     if rounding == "nf4":
@@ -111,7 +112,7 @@ def dequantize_steps(codes, scale):
 
 
 def pack(codes, bits):
-    """Pack codes of any shape into bytes, m bits for each code.
+    """Pack codes of any shape into bytes. A code takes m = `bits` bits.
 
     Returns uint8 (m, ceil(size / 8)). Row i contains bit i of all codes, eight codes in a byte. Row
     0 has the lowest bits.
@@ -134,7 +135,7 @@ def unpack(packed, shape):
 
 
 def _join_bits(planes):
-    """Return the codes (8 n,) from m <= 8 rows (m, n) of `pack`, by eight in each uint64."""
+    """Return the codes (8 n,) from m <= 8 rows (m, n) of `pack`. A uint64 holds eight codes."""
     codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
         codes = codes | (xp.unpackbits(planes[i]).view(np.uint64) << np.uint64(i))
@@ -168,7 +169,7 @@ def _unsigned_dtype(bits):
 
 
 def _split_blocks(array, block):
-    """Return the entries, row by row, as (blocks, block size), the last block padded with zeros."""
+    """Return the entries, row by row, as an array (blocks, block size) padded with zeros."""
     flat = array.reshape(-1)
     if block is None:
         return flat[None]

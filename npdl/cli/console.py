@@ -57,7 +57,7 @@ class _HelpAll(argparse.Action):
 def set_description(parser, text, given_only=False):
     """Set a parser's description, whose lines are not wrapped.
 
-    With `given_only`, the parsed options contain only those that are given, and no defaults.
+    With `given_only`, parsing returns only the options that the user gives, and no defaults.
     """
     parser.description, parser.formatter_class = text, Help
     if given_only:
@@ -71,14 +71,14 @@ def add_help_all(parser):
 
 
 def parse_path(text):
-    """Return the argument, the name of a file or folder. Raise an error if it is empty."""
+    """Return `text`, the name of a file or folder. Raise ArgumentTypeError if it is empty."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty; name a file or a folder")
     return text
 
 
 def parse_positive(text):
-    """Return the argument as an integer. Raise an error if it is below 1."""
+    """Return `text` as an integer. Raise ArgumentTypeError if it is below 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} must be an integer, 1 or more")
     return int(text)
@@ -155,7 +155,7 @@ def describe_missing_packages():
 
 
 def describe_import_error(error):
-    """Return a message about the package of the extra `train` in an ImportError, or ""."""
+    """Return a message if an ImportError is about a package of the extra `train`, else ""."""
     for name in TRAIN:
         try:
             importlib.import_module(name)

@@ -31,7 +31,7 @@ def new_folder(path):
         if path == Path.cwd():                          # the shell's current folder would vanish
             raise InputError(f"--out {path} is the folder that you are in; name another one")
         path.parent.mkdir(parents=True, exist_ok=True)
-        for stale in (*_stale_files(path.parent, path.name), temporary):
+        for stale in (*_find_stale_files(path.parent, path.name), temporary):
             shutil.rmtree(stale, ignore_errors=True)    # left by killed processes
         temporary.mkdir()
     except OSError as error:
@@ -57,8 +57,8 @@ def new_folder(path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _stale_files(folder, name=None):
-    """Yield temporary files in `folder` of ended processes; with `name`, those of that file."""
+def _find_stale_files(folder, name=None):
+    """Yield the temporary files of ended processes in `folder`, or only those of file `name`."""
     for entry in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(entry)
         if (match and (name is None or entry.startswith(f".{name}."))
@@ -71,7 +71,7 @@ def clean_stale(folder):
 
     Don't call this while another machine writes into the folder, because its processes seem ended.
     """
-    removed = [path for path in _stale_files(folder) if path.is_file()]
+    removed = [path for path in _find_stale_files(folder) if path.is_file()]
     for path in removed:
         path.unlink()
     return [path.name for path in removed]

@@ -38,7 +38,7 @@ BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 def count_up_to(most):
     """Return the Range of the integers from 1 to `most`."""
-    return Range(lambda n: 1 <= n <= most, f"an integer, 1 or more, {most} or less")
+    return Range(lambda n: 1 <= n <= most, f"an integer from 1 to {most}")
 
 
 def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
@@ -64,7 +64,7 @@ types_of = functools.cache(typing.get_type_hints)
 
 
 def check_settings(settings):
-    """Raise InputError unless each setting has its type and an allowed value.
+    """Raise InputError unless each setting has the type of its field, and an allowed value.
 
     The values come from options, from an untrusted config.json, or from a call.
     """

@@ -32,7 +32,7 @@ def count_usable_cores():
 def peak_memory():
     """Return the peak memory of this process in bytes, or None if it is unknown.
 
-    On systems other than Linux, this can include the memory of the program that started this one.
+    On systems other than Linux, the result can include the memory of the parent process.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -43,10 +43,11 @@ def peak_memory():
 
 
 def set_limits(parent, **limits):
-    """Set limits, such as AS=bytes and CPU=seconds. This process ends if `parent` (its id) ends.
+    """Limit this process by values such as AS=bytes and CPU=seconds, and end it with its parent.
 
-    The limits can't be raised again. A limit that the system doesn't have is ignored. Call this
-    before the process runs untrusted code.
+    `parent` is the parent's process id, which is used only on Linux. The limits can't be raised
+    again. A limit that the system doesn't have is ignored. Call this before the process runs
+    untrusted code.
     """
     if sys.platform == "linux":
         import signal  # not in a browser, which imports this module, too

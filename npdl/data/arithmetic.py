@@ -20,11 +20,11 @@ MOST_NUMBERS = 1_000_000        # each is a token
 
 
 class Vocabulary:
-    """The tokens in the order of their ids: the numbers 0 .. count - 1, then an operator such as
-    "+", and then `=`, `BOS`, `EOS`, `PAD`.
+    """The vocabulary of equations: numbers, an operator such as "+", `=`, `BOS`, `EOS` and `PAD`.
 
-    `tokens` is the tuple of all tokens and `size` their number. `operator`, `eq`, `bos`, `eos` and
-    `pad` are the ids of the last five.
+    This is the order of the ids. The numbers are 0 .. count - 1. `tokens` is the tuple of all
+    tokens and `size` their number. `operator`, `eq`, `bos`, `eos` and `pad` are the ids of the last
+    five.
     """
 
     def __init__(self, count, operator):
@@ -55,11 +55,10 @@ class Vocabulary:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """N equations as examples of next-token prediction: targets[:, t] is the token after
-    inputs[:, t].
+    """N equations as examples of next-token prediction.
 
-    `mask` is True where the target is not `PAD`. `eq_positions` are the positions of `=` in
-    `targets`, and `orders` are the numbers of operands.
+    targets[:, t] is the token after inputs[:, t]. `mask` is True where the target is not `PAD`.
+    `eq_positions` are the positions of `=` in `targets`, and `orders` are the numbers of operands.
     """
 
     inputs: np.ndarray        # (N, S) int64
@@ -204,7 +203,7 @@ def _epoch_order(n, seed, epoch):
 
 
 def _checked_indices(name, values, size):
-    """Return `values` as a 1-D array of integers, after a check that they are in [0, size)."""
+    """Return `values` as a 1-D array. Raise InputError unless they are integers in [0, size)."""
     indices = checked_ids(values, size, name)
     if indices.ndim != 1:
         raise InputError(f"{name} have shape {indices.shape}; they must be a 1-D sequence")

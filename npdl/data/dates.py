@@ -47,8 +47,8 @@ class DateWords:
     def encode(self, text):
         """Return the ids (S + 1,) of a written date of S characters, followed by END.
 
-        Raises InputError for a character that is not in the vocabulary, and unless the text has 1
-        to LONGEST - 1 characters.
+        Raises InputError for unknown characters, and unless the text has 1 to LONGEST - 1
+        characters.
         """
         if not 0 < len(text) < LONGEST:
             raise InputError(f"the date {text[:LONGEST]!r} has {len(text)} characters; give 1 to "
@@ -79,7 +79,7 @@ class Dates:
         self.parts = {name: part for name, part in parts.items() if len(part)}
 
     def draw(self, part, count, *key):
-        """Draw `count` days of a part with stream(*key). Return their texts and ISO dates."""
+        """Draw `count` days of a part by the generator stream(*key). Return texts and ISO dates."""
         rng = stream(*key)
         days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
         forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)

@@ -16,7 +16,7 @@ AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes 
 class Characters:
     """A vocabulary of characters. The id of a character is its index in `characters`.
 
-    Raises InputError unless there is at least one, and they are sorted without repetitions.
+    Raises InputError unless `characters` is a sorted text without repetitions, and not empty.
     """
 
     def __init__(self, characters):
@@ -49,7 +49,8 @@ class Characters:
             if not known.all():
                 position = start + int(np.flatnonzero(~known)[0])
                 raise InputError(f"character {text[position]!r} is not among the {self.size} "
-                                 f"characters of the vocabulary: {shown(self.characters, 100)}")
+                                 "characters of the vocabulary; use only these: "
+                                 f"{shown(self.characters, 100)}")
             ids[start : start + AT_ONCE] = indices
         return ids
 
@@ -80,7 +81,7 @@ def split_text(ids, share, block, units=("--block", "characters")):
     """Return {"train": the first part of ids, "validation": the rest}.
 
     `share` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
-    InputError unless 0 < share <= 1 and each part has more than `block` tokens. In its message,
+    InputError unless 0 < share <= 1 and each part has more than `block` tokens. In the message,
     units[0] is the name of the option that sets `block`, and units[1] the name of the tokens.
     """
     require_share(share=share)

@@ -69,8 +69,8 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     The beam B_0 is one empty hypothesis. B_t has the `width` best expansions, by one token, of the
     active hypotheses in B_{t-1}. An expansion that ends with `eos` takes a place in B_t and is
     finished, so it is not expanded again. If `eos` is None, hypotheses finish at leaves of a Tree
-    and at `max_len`. If log-probabilities are equal, the hypotheses are compared token by token,
-    and the one with the lower first difference comes first.
+    and at `max_len`. Of hypotheses with equal log-probabilities, the one whose first different
+    token is lower comes first.
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
     n_best, stop  if `stop` is True, the search ends when n_best finished hypotheses score at least
@@ -113,13 +113,13 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     """Keep up to `width` unfinished hypotheses at each step, and return a BeamResult.
 
     At each step the expansions by one token are ranked. Among the first `width`, those that end
-    with `eos` are finished. Of the others, the best `width` are expanded in the next step. So a
-    finished hypothesis takes no place in the beam, unlike in `beam_search`. At `max_len`,
+    with `eos` are finished. Of all that don't end, the best `width` are expanded in the next step.
+    So a finished hypothesis takes no place in the beam, unlike in `beam_search`. At `max_len`,
     unfinished and finished hypotheses are ranked together. If `eos` is None, hypotheses finish at
     leaves of a Tree, and each takes a place in the beam.
 
-    The search ends when `width` hypotheses have finished and the best unfinished hypothesis does
-    not score higher at its current length than the worst of them. This is the default rule of
+    The search ends when `width` hypotheses have finished and the best unfinished hypothesis, at its
+    current length, does not score higher than the worst finished one. This is the default rule of
     transformers. The result has no Steps. Raises InputError for sizes below 1, if `eos` is out of
     range, and if the scorer has several prompts.
     """
@@ -148,12 +148,12 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
 
 
 def _expansions_needed(eos):
-    """Return 1 + the number of end tokens: so many expansions of a hypothesis can't all end."""
+    """Return 1 + the number of end tokens: of so many expansions of a parent, one doesn't end."""
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
 
 
 def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
-    """Return a list with the Hypothesis of each of these expansions (see `best_expansions`)."""
+    """Return a Hypothesis for each expansion (parent, token, total), see `best_expansions`."""
     return [
         ranking.hypothesis((*active[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
@@ -161,7 +161,10 @@ def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
 
 
 def best_expansions(active, rows, limit=None):
-    """Return (parents, tokens, log-probabilities) of the `limit` best; parents index `active`."""
+    """Return the `limit` best expansions by one token, as (parents, tokens, log-probabilities).
+
+    Parents are indices of `active`. `rows` (n, V) are the log-probabilities of the next tokens.
+    """
     totals = np.array([hypothesis.log_prob for hypothesis in active])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]

@@ -12,7 +12,7 @@ from npdl.errors import require_positive
 
 @dataclass(frozen=True)
 class ExhaustiveResult:
-    """The best complete hypotheses `finished`, best first, and the `count` of all complete ones."""
+    """The best complete hypotheses, best first (`finished`), and the number of all (`count`)."""
 
     finished: list
     count: int

@@ -6,9 +6,9 @@ from npdl.backend import to_device, xp
 
 
 class KVCache:
-    """The keys and the values of all L blocks, in two arrays (L, B, G, capacity, d).
+    """The keys and the values of L blocks with G heads, in two arrays (L, B, G, capacity, d).
 
-    They are made by the first `append`. The first `filled` positions are in use. A position is
+    The first `append` makes the arrays. The first `filled` positions are in use. A position is
     written only once, so several states of a search, with different lengths, can share a KVCache.
     """
 
@@ -17,7 +17,7 @@ class KVCache:
         self.keys = self.values = None
 
     def append(self, block, k, v):
-        """Append the new k and v (B, G, R, d) of a block.
+        """Append k and v (B, G, R, d), the keys and values of R new positions in a block.
 
         Returns all keys and values of this block, (B, G, filled + R, d) each. The caller increases
         `filled` by R after it has called `append` for all blocks.
@@ -35,9 +35,9 @@ class KVCache:
     def select(self, seen, parents, max_capacity):
         """Return a KVCache with the first `seen` positions of the sequences `parents` (indices).
 
-        It is this object itself, and not a copy, if `parents` has all sequences in order, `filled`
-        is `seen`, and there is room for more positions. The copy of a full cache has twice the
-        capacity, but at most `max_capacity`.
+        The result is this object itself if `parents` are all sequences in order, `filled` is
+        `seen`, and there is room for more positions. Otherwise it is a copy. The copy of a full
+        cache has twice the capacity, but at most `max_capacity`.
         """
         is_full = seen == self.capacity
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()

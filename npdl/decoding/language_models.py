@@ -23,7 +23,7 @@ from npdl.errors import (
     checked_tokens,
     require_positive,
 )
-from npdl.functions import log_softmax, not_infinite
+from npdl.functions import infinity_to_nan, log_softmax
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
@@ -40,8 +40,8 @@ AT_ONCE = 64        # tokens of a prompt that are computed together; the attenti
 class ModelScorer(Scorer):
     """Base class of the Scorers of models.
 
-    `prompt` (B, S) are the tokens before the new ones. `scores` returns the log-probabilities of
-    logits (B, V).
+    `prompt` (B, S) holds the tokens that the Scorer continues. `scores` converts logits (B, V) to
+    log-probabilities.
     """
 
     def scores(self, logits):
@@ -79,7 +79,7 @@ class StepByStep(ModelScorer):
     """Base class of Scorers that compute only the new tokens."""
 
     def thread_context(self, rows):
-        """Return a context with one BLAS thread if `rows` is 1, else the context of Scorer.
+        """Return a context with one BLAS thread if `rows` is 1, else one without an effect.
 
         A product of one row takes as long as reading the matrix. With two threads it is slower,
         because they wait for each other.
@@ -99,9 +99,9 @@ class CachedGPT(StepByStep):
 
     A GPT has max_len positions. When they are used up, the last `keep` tokens become the first
     tokens of the window, and are computed again. With keep = max_len - 1, the default, this happens
-    at every further step, so the result is that of a model without a KV cache. With keep = max_len
-    // 2 it happens seldom, but the context is shorter after each time. If a prompt is longer than
-    max_len, only its last max_len tokens are used.
+    at every further step, so the result is that of a model without a KV cache. With a smaller
+    `keep`, such as max_len // 2, it happens less often, but then the context becomes shorter. If a
+    prompt is longer than max_len, only its last max_len tokens are used.
     """
 
     def __init__(self, model, prompt, keep=None):
@@ -122,7 +122,7 @@ class CachedGPT(StepByStep):
         return self._feed(new, Tokens(ids, kv))
 
     def _feed(self, new, past):
-        """Return the log-probabilities after the tokens `new` (B, R), which follow `past`."""
+        """Return the scores after the tokens `new` (B, R), which follow `past`, and a state."""
         R = new.shape[1]
         if past is None:
             capacity = min(R + ROOM, self.model.max_len)
@@ -209,7 +209,7 @@ def norm_if(norm, x, condition):
 
 
 def cached_attention(attention, x, mask, append):
-    """Compute MultiHeadAttention.forward for x (B, R, D), new positions.
+    """Compute MultiHeadAttention.forward for x (B, R, D), the R new positions of B sequences.
 
     `append` adds the new keys and values to the KV cache, and returns all keys and values.
     """
@@ -240,7 +240,7 @@ def cached_grouped_attention(attention, x, B, mask, angles, append):
 
 def rms_norm(norm, x):
     """Compute RMSNorm.forward for rows, without the cache for backward."""
-    mean_square = not_infinite((x * x).sum(-1, keepdims=True) / x.shape[1])
+    mean_square = infinity_to_nan((x * x).sum(-1, keepdims=True) / x.shape[1])
     return x / xp.sqrt(mean_square + norm.eps) * norm.gain.data
 
 

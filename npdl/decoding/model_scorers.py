@@ -1,4 +1,4 @@
-"""The Scorer of a model, and of encoder-decoders, which continue a target, given a source.
+"""make_scorer, which returns the Scorer of any model, and the Scorer of encoder-decoders.
 
     scorer = make_scorer(model, prompt)
     beam_search(scorer, width=5, max_len=20, eos=eos).best.tokens
@@ -50,7 +50,7 @@ class RecomputedSeq2Seq(ModelScorer):
         return self._score(rows[parents], np.concatenate([target[parents], tokens[:, None]], 1))
 
     def _score(self, rows, target):
-        """Return the log-probabilities after target (n, T) of the sources `rows`, and a state."""
+        """Return log-probabilities after target (n, T) for the sources `rows` (n,), and a state."""
         valid = None if self.valid is None else self.valid[rows]
         logits, _ = self.model.forward(self.source[rows], target, valid)
         return self.scores(logits[:, -1]), (rows, target)

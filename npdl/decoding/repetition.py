@@ -1,4 +1,4 @@
-"""The repetition penalty, which makes tokens less probable that a sequence already contains."""
+"""The repetition penalty, which makes tokens less probable if a sequence already contains them."""
 
 import copy
 

@@ -13,7 +13,7 @@ def greedy(scorer, max_len, eos=None, on_token=None):
     """Return a Hypothesis for each prompt, with the most probable token at each step.
 
     Of equally probable tokens the lower one is chosen. A sequence ends with `eos` (a token, or a
-    tuple of tokens), at a leaf, or after `max_len` tokens. If `on_token` is given,
+    tuple of tokens), at a leaf of a Tree, or after `max_len` tokens. If `on_token` is given,
     on_token(sequence, token) is called for each new token.
     """
     return _generate(scorer, max_len, eos, 1, lambda rows, *_: rows.argmax(1), on_token)
@@ -46,9 +46,10 @@ def filter_probabilities(log_probs, temperature=1.0, top_k=None, top_p=None):
     """Return softmax(log_probs / temperature) (n, V), in which improbable tokens get 0.
 
     If top_k is given, only the top_k most probable tokens keep their probabilities. If top_p is
-    given, the fewest most probable tokens with a sum of at least top_p keep them. Of equally
-    probable tokens, the lower one comes first. Each row is then divided by its sum. Raises
-    InputError for a temperature that is not above 0, top_k < 1, and top_p outside (0, 1].
+    given, only the smallest set of most probable tokens with a sum of at least top_p keeps its
+    probabilities. Of equally probable tokens, the lower one comes first. Each row is then divided
+    by its sum. Raises InputError for a temperature that is not above 0, top_k < 1, and top_p
+    outside (0, 1].
     """
     require_number("temperature", temperature, lambda value: 0 < value < math.inf,
                    "above 0; for greedy decoding call npdl.decoding.greedy")
@@ -87,7 +88,7 @@ def sort_best(rows, count):
 
 
 def _generate(scorer, max_len, eos, count, choose, on_token):
-    """Extend `count` copies of every prompt, all in one batch.
+    """Return a list of `count` continuations of every prompt, all extended in one batch.
 
     choose(rows, active, num_sequences) returns a token for each row. Row i belongs to the sequence
     number active[i], of `num_sequences` in all.

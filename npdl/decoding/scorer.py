@@ -10,11 +10,12 @@ from npdl.errors import InputError, is_integer, require_number, require_positive
 
 
 class Scorer:
-    """Base class: returns the log-probabilities of next tokens, one row for each hypothesis.
+    """Base class of models that score next tokens, with one row of scores for each hypothesis.
 
-    They come with a state, whose rows belong to the same hypotheses. A state is never changed, so a
-    search can go back to an earlier one. All arrays are NumPy arrays. Log-probabilities are in
-    double precision, so that sums of different hypotheses are seldom equal by rounding.
+    The scores are log-probabilities. They are returned with a state, which has the same rows. A
+    state is never changed, so a search can go back to an earlier one. All arrays are NumPy arrays.
+    Log-probabilities are in double precision, so that sums of different hypotheses are seldom equal
+    by rounding.
     """
 
     def start(self):
@@ -30,7 +31,7 @@ class Scorer:
         raise NotImplementedError
 
     def is_leaf(self, state, parents, tokens):
-        """Return bools (n,), True if no token can follow tokens[i] after row parents[i]."""
+        """Return bools (n,), True at i if no token can follow tokens[i] after row parents[i]."""
         return np.zeros(len(tokens), bool)
 
     def thread_context(self, rows):
@@ -96,25 +97,26 @@ class Ranking:
 
 
 def start_single(scorer, eos):
-    """Return scorer.start(), after a check of `eos`, and that there is only one prompt."""
+    """Return scorer.start(). Raise InputError for several prompts or an invalid `eos`."""
     rows, state = check_scores(scorer.start())
     if len(rows) != 1:
-        raise InputError(f"a search starts from one prompt; this scorer has {len(rows)}")
+        raise InputError(f"a search starts from one prompt, but this scorer has {len(rows)}; "
+                         "make a scorer for each prompt")
     check_eos(eos, rows)
     return rows, state
 
 
 def check_scores(scored):
-    """Return `scored` (rows, state), after a check that the rows are log-probabilities."""
+    """Return `scored`, (rows, state). Raise InputError unless the rows are log-probabilities."""
     rows, _ = scored
     if not (rows <= 0).all():                               # also for NaN
-        raise InputError("a scorer gave a log-probability that is above 0 or not a number; "
+        raise InputError("the scorer returned a log-probability above 0 or NaN; "
                          "check that the model's parameters are finite")
     return scored
 
 
 def has_ended(scorer, state, parents, tokens, length, max_len, eos):
-    """Return bools (n,), True if the hypothesis of `length` tokens ending in tokens[i] is done."""
+    """Return bools (n,), True at i if the hypothesis that ends with tokens[i] is complete."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:
@@ -132,5 +134,5 @@ def check_eos(eos, rows):
 
 
 def is_eos(tokens, eos):
-    """Return bools (n,), True if tokens[i] is `eos` or, for a tuple `eos`, one of its tokens."""
+    """Return bools (n,), True at i if tokens[i] is `eos` or, if `eos` is a tuple, is in `eos`."""
     return np.isin(tokens, () if eos is None else eos)

@@ -16,9 +16,9 @@ class Tree(Scorer):
     A word with a number and no subtree is a leaf. With ``probabilities=True`` the numbers are
     probabilities instead of log-probabilities. The probabilities of the branches of a node may sum
     to less than 1, because improbable words can be left out. A token is the index of a word in
-    `vocab`, by default the sorted list of all words. `words` converts tokens to words. Raises
-    InputError for an empty tree, for probabilities outside [0, 1] or with a sum above 1, and for
-    words that are not in `vocab`.
+    `vocab`. If `vocab` is None, it is the sorted list of all words. `words` converts tokens to
+    words. Raises InputError for an empty tree, for probabilities outside [0, 1] or with a sum above
+    1, and for words that are not in `vocab`.
     """
 
     def __init__(self, branches, vocab=None, probabilities=False):
@@ -35,7 +35,8 @@ class Tree(Scorer):
     def token(self, word):
         """Return the token of a word. Raise InputError for an unknown word."""
         if word not in self._token:
-            raise InputError(f"Tree: the word {word!r} is not in the vocabulary")
+            raise InputError(f"Tree: the word {word!r} is not in vocab; use another word, or add "
+                             "it to vocab")
         return self._token[word]
 
     def words(self, tokens):
@@ -73,11 +74,11 @@ class Tree(Scorer):
             self._add(below, (*path, word), nodes)
         if math.fsum(math.exp(log_prob) for log_prob, _ in node.values()) > 1 + 1e-9:
             raise InputError(f"Tree: the branches after {list(path)} have probabilities that sum "
-                             "to more than 1")
+                             "to more than 1; lower them")
 
     def _log_prob(self, number, path):
         if not (0 <= number <= 1 if self.probabilities else number <= 0):
-            kind = "between 0 and 1" if self.probabilities else "a log-probability at most 0"
+            kind = "between 0 and 1" if self.probabilities else "a log-probability of at most 0"
             raise InputError(f"Tree: the number at {list(path)} is {number!r}; it must be {kind}")
         if self.probabilities:
             return math.log(number) if number else -math.inf

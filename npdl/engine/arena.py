@@ -10,7 +10,7 @@ ALIGNMENT = 64          # bytes: a cache line, and the widest vector
 
 
 class Arena:
-    """The memory of a recording's buffers.
+    """One block of memory for the temporary buffers of a recording.
 
     groups   the groups of operations (schedule.Group), in the order of their execution
     results  the Views (operation.View) that are read after the last group
@@ -36,13 +36,13 @@ class Arena:
 
 
 def assign_memory(uses, used_later=()):
-    """Return ({buffer: its first byte}, the total number of bytes).
+    """Place buffers in one block; return ({buffer: its first byte}, the number of bytes).
 
     uses        for each point in time, {buffer in use: its number of bytes}
     used_later  buffers that are also used after the last point in time
 
-    The largest buffers are placed first. Each goes into the first gap between the placed buffers
-    that are in use at the same time.
+    The largest buffers are placed first. Each buffer goes into the first gap that is large enough
+    between the placed buffers that are in use at the same time.
     """
     first, last, sizes = {}, {}, {}
     for i, used in enumerate(uses):
@@ -66,7 +66,7 @@ def assign_memory(uses, used_later=()):
 
 
 def allocate_aligned(nbytes):
-    """Return memory whose address is a multiple of ALIGNMENT."""
+    """Return an array of `nbytes` or more bytes, whose address is a multiple of ALIGNMENT."""
     memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
     return memory[-memory.ctypes.data % ALIGNMENT:]
 

@@ -52,7 +52,8 @@ def find_compiler(name=None):
     for candidate in [name] if name else ["cc", "gcc", "clang"]:
         if path := shutil.which(candidate):
             return path
-    raise CompilerError(f"no C compiler was found: {name or 'cc, gcc or clang'}")
+    raise CompilerError(f"no C compiler was found; install {name or 'cc, gcc or clang'}, or set "
+                        "CC to the path of a compiler")
 
 
 @functools.cache
@@ -89,13 +90,14 @@ def cache_folder():
 
 
 def _check_owner(path):
-    """Raise CompilerError unless this user owns the path, and nobody else may write there."""
+    """Raise CompilerError if another user owns the path or may write there."""
     if not hasattr(os, "getuid"):
         return
     status = path.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise CompilerError(f"{path} belongs to another user, or others may write there, so no "
-                            "compiled training step is loaded from it")
+                            "compiled training step is loaded from it; set XDG_CACHE_HOME to a "
+                            "folder of your own")
 
 
 def _compile(source, compiler, library):

@@ -120,7 +120,7 @@ SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one ope
 
 
 def write_module(groups):
-    """Return (C source, {group: its source object}). NumPy computes the groups without one."""
+    """Return (C source, {group: its source object}); NumPy computes all other groups."""
     sources = {}
     for group in groups:
         kinds = [GroupSource] if group.rows else [k for k in SINGLE if k.can_compute(group)]

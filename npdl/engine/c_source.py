@@ -29,7 +29,7 @@ WIDE = 4096         # a float32 sum over longer rows is accumulated in double
 
 
 class GroupSource:
-    """The C function of one group.
+    """Writes the C function of one group of operations.
 
     text      the source
     pointers  the Views whose addresses are P[1], P[2], .. of the function's argument P; P[0] is the
@@ -176,7 +176,7 @@ class GroupSource:
         return self._scalars[x]
 
     def _write_output(self, x, value, width):
-        """Store the C expression `value` in `x`, unless no later line reads `x` from memory."""
+        """Store the C expression `value` in `x`; a store that no line reads is dropped later."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
             for old in [old for old in known if may_overlap(old.view, x.view)]:
                 del known[old]
@@ -236,8 +236,8 @@ class Loop:
     before      lines in front of the loop
     reductions  an operator and a variable for each reduction, such as "+:s1"
     values      {Operand: C variable}
-    written     the Views that it has written
-    read        the Operands that it has read from memory
+    written     the Views that the loop has written
+    read        the Operands that the loop has read from memory
     """
 
     def __init__(self, width, start):
@@ -247,7 +247,7 @@ class Loop:
 
 
 def flatten_rows(rows):
-    """Return the RowOperations as operations on one long row if possible, and else `rows`."""
+    """Return the RowOperations as operations on one long row, or unchanged if impossible."""
     if any(member.form != "map" for member in rows) or len({member.width for member in rows}) > 1:
         return rows
     flat = [make_row_operation(member.op, count=1) for member in rows]

@@ -62,7 +62,7 @@ REDUCTIONS = {f"{ufunc.__name__}.reduce": name
 
 
 class Kernel:
-    """A kernel, and how it is launched.
+    """A CUDA kernel, and the numbers of blocks and threads with which it is launched.
 
     text      the source
     together  True if the threads of a block wait for each other
@@ -149,7 +149,7 @@ GLOBAL, ALL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x", "gridDim.x * (siz
 
 
 def unravel_lines(flat, sizes, letter):
-    """Return C lines that compute from an entry's number `flat` its index along each axis."""
+    """Return C lines that compute an entry's index along each axis from its number `flat`."""
     lines = [f"size_t {letter} = {flat};"] if len(sizes) > 1 else []
     for axis in range(len(sizes) - 1, 0, -1):
         n = sizes[axis]

@@ -34,10 +34,10 @@ from npdl.errors import BackendError
 
 
 def split_host_and_device(operations):
-    """Return (operations of the host, operations of the device). The host's come first.
+    """Return (operations of the CPU, operations of the GPU). Those of the CPU run first.
 
-    The host computes the operations without a kernel (guards, draws), and everything that these
-    need. Raises Unsupported if the host would need the state or a result of the device.
+    The CPU computes the operations without a kernel (guards, draws), and all that these need.
+    Raises Unsupported if the CPU would need the state or a result of the GPU.
     """
     on_host, needed = {}, {}        # {operation, or buffer: the operation without a kernel}
     for op in reversed(operations):
@@ -49,17 +49,17 @@ def split_host_and_device(operations):
     for op in device:
         if op in on_host:
             cause = on_host[op]
-            raise Unsupported(f"{cause.kind} has no kernel, but its input is on the GPU "
-                              f"({cause.source[0]}:{cause.source[1]})")
+            raise Unsupported(f"{cause.kind} has no kernel, so it runs on the CPU, but its input "
+                              f"is on the GPU ({cause.source[0]}:{cause.source[1]})")
     return host, device
 
 
 class DeviceMemory:
-    """The device's memory of every buffer.
+    """The memory of all buffers on the GPU (the device).
 
-    The state is there already, and the temporaries are in the arena. The other buffers (inputs,
-    numbers, constants, results of the host) are copied from the host. They are `staged`, in the
-    order of `find_copied_buffers`.
+    The state is on the GPU already, and the temporary buffers are in the arena. All other buffers
+    (inputs, numbers, constants, results of the CPU) are copied from the CPU: the list `staged`,
+    which find_copied_buffers returns.
     """
 
     def __init__(self, arena, staged):
@@ -87,7 +87,7 @@ class DeviceMemory:
         return self.cupy.ndarray(view.shape, view.dtype, start + view.offset, view.strides)
 
     def upload_staged(self, count):
-        """Copy the first `count` of the buffers `staged` to the device, in one transfer."""
+        """Copy the first `count` buffers of `staged` to the device, in one transfer."""
         if count == 0:
             return
         stream = self.cupy.cuda.get_current_stream()
@@ -101,10 +101,10 @@ class DeviceMemory:
 
 
 def find_copied_buffers(host, device, results):
-    """Return ([Buffer] that the GPU reads from the host's memory, a number n).
+    """Return (buffers, n): the list of the Buffers that are copied from the CPU to the GPU.
 
-    The first n are copied to the GPU in every step, the others once. This function also allocates
-    the host's memory of the temporaries that the host computes.
+    The first n Buffers are copied in every step, and the rest once. This function also allocates
+    CPU memory for the temporary buffers that the CPU computes.
     """
     for buffer in [view.buffer for op in host for view in op.views]:
         if buffer.is_temporary:
@@ -128,7 +128,7 @@ def host_array(view):
 
 
 class CudaCalls:
-    """The calls of a recording on a GPU.
+    """The function calls that replay a recording on a GPU.
 
     calls            functions without arguments
     call_operations  for each call, the operations that it computes
@@ -183,11 +183,12 @@ def compile_kernels(kernels):
 
 
 class DeviceCall:
-    """The device's part of a step.
+    """The call that runs the GPU's part of a step.
 
-    It copies the first `copied` staged buffers, which change in every step. Then it launches the
-    kernels: the first time one by one, later as one CUDA graph. Temporary memory of CuPy's
-    reductions comes from a pool of its own, because a graph uses the same memory in every step.
+    First, it copies the buffers that change in every step (`copied` of them) to the GPU. Then it
+    launches the kernels: the first time one by one, later as one CUDA graph. Temporary memory of
+    CuPy's reductions comes from a pool of its own, because a graph uses the same memory in every
+    step.
     """
 
     def __init__(self, target, memory, copied, launches):
@@ -228,8 +229,9 @@ class DeviceCall:
             self.graph = graph
             return
         self.target.captures = False
-        self.target.note(f"no CUDA graph ({' '.join(str(why).split())[:150]}); the kernels of the "
-                         "step are launched one by one")
+        self.target.note("the step can't be captured as a CUDA graph "
+                         f"({' '.join(str(why).split())[:150]}), so its kernels are launched one "
+                         "by one, which is slower")
 
 
 class CudaTarget:
@@ -250,8 +252,8 @@ class CudaTarget:
     def using_stream(self):
         """Use the target's stream in a `with` block.
 
-        The block waits for the earlier work of the current stream. Later work of that stream waits
-        for the block.
+        The block waits for the earlier work of the current stream. Later work of the current stream
+        waits for the block.
         """
         outer = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(outer.record())

@@ -20,7 +20,7 @@ from npdl.engine.recording import run_take
 
 
 def multiply_before_lookup(operations):
-    """Return the operations, with products of tables in place of products of looked-up rows."""
+    """Return the operations with (table @ W)[ids] in place of table[ids] @ W."""
     takes, writes, rewritten = {}, {}, []
     readers = Counter(view.buffer for op in operations for view in op.reads)
     for i, op in enumerate(operations):

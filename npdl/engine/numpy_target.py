@@ -19,7 +19,7 @@ BLOCK = 32768           # entries of one array in a block
 
 
 class Calls:
-    """The calls of a recording.
+    """The function calls that replay a recording.
 
     groups           the groups of operations (schedule.Group) that are computed together
     calls            functions without arguments
@@ -39,12 +39,12 @@ class Calls:
                 self.call_operations.append(operations)
 
     def lower(self, group):
-        """Return [(call, its operations)] of one group."""
+        """Return the calls that compute one group, a list of pairs (call, its operations)."""
         return [(make_call(op, self.array), [op]) for op in group.operations]
 
 
 class NumPyCalls(Calls):
-    """The calls of NumPy for a recording. Groups are computed in blocks of rows."""
+    """The NumPy calls that replay a recording. Groups are computed in blocks of rows."""
 
     def __init__(self, operations, results):
         groups = schedule(operations, results)
@@ -64,7 +64,7 @@ class NumPyCalls(Calls):
 
 
 class Block:
-    """Memory for a block of rows. `slots` is {buffer of the group: its first byte in `memory`}."""
+    """The memory for a block of rows. `slots` is {buffer: its first byte in `memory`}."""
 
     def __init__(self, array, inside, local, step):
         self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes

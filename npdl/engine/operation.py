@@ -85,7 +85,7 @@ class View(NamedTuple):
 
     @property
     def span(self):
-        """Return (the first byte of the view in its buffer, the byte after its last one)."""
+        """Return (start, end), the range of the bytes of the buffer that belong to the view."""
         low, high = self.offset, self.offset + self.dtype.itemsize
         for n, stride in zip(self.shape, self.strides, strict=True):
             low, high = low + min(0, (n - 1) * stride), high + max(0, (n - 1) * stride)
@@ -96,7 +96,7 @@ class View(NamedTuple):
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
     def array_at(self, address, owner):
-        """Return the view as a NumPy array. `address` and `owner` are the buffer's memory."""
+        """Return the view as a NumPy array; the buffer begins at `address` in memory of `owner`."""
         return np.asarray(_Memory(self, address, owner))
 
 
@@ -185,7 +185,7 @@ class Operation:
 
     @property
     def can_diverge(self):
-        """Return True for a guard, and for a function whose result may have another shape."""
+        """Return True if the operation can raise Diverged: a guard, or a shape that may change."""
         return self.kind == "guard" or self.kind.endswith("()")
 
     def __repr__(self):

@@ -40,8 +40,8 @@ class Rows(NamedTuple):
                itself after the end of prefix n
     visible    (N, 1, 1, S), True up to the end of each prefix
     spans      the range (start, stop) of the rows of each length
-    parents    for each length except the first, an array: for each row, the index of the prefix
-               without the last token among the rows of the shorter length
+    parents    an array for each length except the first; for each row of this length, the prefix
+               without the last token, as an index among the rows of the shorter length
     needed     (M,), the rows whose logits the loss reads
     """
 
@@ -58,9 +58,9 @@ class Rows(NamedTuple):
 def make_rows(ids, targets, counted):
     """Return (Rows, entries, targets, counted) of a batch, whose arrays are (B, S).
 
-    The last three are (B, C). C is the largest number of counted positions in a sequence, but at
-    least 1. entries[b, c] is the index in `Rows.needed` of the row that predicts targets[b, c].
-    The number of rows of each length is rounded up (`round_up_length`), by rows without a use.
+    The last three results are (B, C). C is the largest number of counted positions in a sequence,
+    but at least 1. entries[b, c] is the index in `Rows.needed` of the row that predicts
+    targets[b, c]. Unused rows round up the number of rows of each length (`round_up_length`).
     """
     B, S = ids.shape
     order = np.lexsort(ids.T[::-1])
@@ -253,7 +253,8 @@ class PrefixLSTM(Layer):
 def model_on_rows(model):
     """Return a layer whose forward takes Rows. It shares the Params of the model."""
     if type(model) not in CAUSAL:
-        raise InputError(f"share_prefixes: {type(model).__name__} is not a GPT, GPT2 or LSTMLM")
+        raise InputError(f"share_prefixes: {type(model).__name__} is not a GPT, GPT2 or LSTMLM; "
+                         "give share_prefixes=False")
     return PrefixLSTM(model) if isinstance(model, LSTMLM) else PrefixGPT(model)
 
 

@@ -78,7 +78,7 @@ def largest_size(op):
 
 
 def count_flop(op):
-    """Return the floating-point operations: 2 for each multiply-add, otherwise 1 per entry."""
+    """Return the number of floating-point operations: 2 per multiply-add, else 1 per entry."""
     if op.output is None or op.kind in ("copy", "take", "getitem()", "draw"):
         return 0
     if op.kind == "matmul":

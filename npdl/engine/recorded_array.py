@@ -24,8 +24,10 @@ class Unsupported(Exception):
 
 
 class Recorded:
-    """The base of recorded arrays and Numbers. Calls of ufuncs are recorded. If Python reads the
-    value, a *guard* is recorded: every replay checks that it would read the same value."""
+    """The base class of recorded arrays and Numbers, which records the calls of ufuncs.
+
+    If Python reads the value, a *guard* is recorded: replays check that the value is the same.
+    """
 
     __slots__ = ()
     __hash__ = None

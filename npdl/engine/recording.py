@@ -31,7 +31,7 @@ _recorders = threading.local()
 
 
 class Diverged(Exception):
-    """In a replay, a guard found another value, so the recording does not fit this step."""
+    """A value in a replay differs from the recorded one, so the recording can't be used."""
 
 
 def active_recorder():
@@ -40,7 +40,7 @@ def active_recorder():
 
 
 class Recorder:
-    """The operations of a step, in order, with the numbers and the generators that they use.
+    """Records the operations of a step, with the numbers and the generators that they use.
 
     operations    [Operation]
     on_numbers    functions that a replay calls before the operations: they compute the Numbers,
@@ -55,7 +55,8 @@ class Recorder:
 
     def __enter__(self):
         if active_recorder() is not None:
-            raise Unsupported("a recorded step was called inside of another recorded step")
+            raise Unsupported("a recorded step was called inside of another recorded step; record "
+                              "only the outer step")
         if not backend.is_host():
             self._exit.enter_context(backend.using("numpy"))
         _recorders.active = self
@@ -112,7 +113,7 @@ class Recorder:
         return Number(self, value)
 
     def wrap_generator(self, generator):
-        """Return the one RecordedGenerator of a random generator."""
+        """Return the RecordedGenerator of a random generator, the same one for each call."""
         for known in self.generators:
             if known.generator is generator:
                 return known
@@ -139,7 +140,7 @@ class Recorder:
             device.set(host)
 
     def view_of(self, x):
-        """Return the View of a recorded or a plain array."""
+        """Return the View of a recorded or plain array, which says where its memory lies."""
         if type(x) is RecordedArray:
             return View.from_array(x.value, x.buffer)
         return View.from_array(x, self._external_buffer(x, "constant"))
@@ -210,7 +211,7 @@ class Recorder:
                                   options=options)
 
     def _loop_dtypes(self, ufunc, inputs, result):
-        """Return the dtypes with which a ufunc computes: those of the inputs and the output."""
+        """Return the dtypes in which a ufunc computes, one for each input and for the output."""
         kinds = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
                  else type(plain_value(x)) for x in inputs]
         if ufunc.signature is not None:
@@ -218,9 +219,10 @@ class Recorder:
         return ufunc.resolve_dtypes((*kinds, None), casting="unsafe")
 
     def as_operand(self, x, i, loop):
-        """Return `x`, input number `i` of an operation. For a Number, return an array of one entry.
+        """Return the input `x` of an operation, or if it is a Number, an array with one entry.
 
-        Every replay writes the Number's value into this array, which has the dtype loop[i].
+        Every replay writes the Number's value into this array. The array has the dtype loop[i],
+        where `i` is the position of the input.
         """
         if not isinstance(x, Number):
             return x
@@ -269,8 +271,8 @@ class Recorder:
     def _wrap_or_record(self, function, inputs, result, run):
         """Return a function's result as a RecordedArray: a view of an input, or a new array.
 
-        A Python number is returned as it is. If it may depend on entries of arrays, a guard is
-        recorded. Raises Unsupported for any other result.
+        A Python number is returned as it is. If the number may depend on entries of arrays, replays
+        check that it is the same. Raises Unsupported for any other result.
         """
         if function in array_functions.OF_SHAPES:
             return result
@@ -303,7 +305,7 @@ class Recorder:
         return self.add_operation("copy", [value], out, run_copy)
 
     def record_getitem(self, x, index):
-        """Record a selection: a view, a look-up of rows ("take"), or any other copy."""
+        """Record x[index]: a view of x, a look-up of rows ("take"), or any other copy."""
         if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
             result = self.wrap_result(x.value[plain_value(index)])
             if type(index) is RecordedArray:
@@ -329,7 +331,8 @@ class Recorder:
     def record_draw(self, recorded, name, args, options):
         """Record a call of the method `name` of a random generator."""
         if any(True for _ in split_recorded((args, options))[0]):
-            raise Unsupported(f"the random generator's {name}() got an array as an argument")
+            raise Unsupported(f"the random generator's {name}() got an array as an argument; give "
+                              "it numbers")
         result = getattr(recorded.generator, name)(*args, **options)
         if not isinstance(result, np.ndarray):
             raise Unsupported(f"the random generator's {name}() returned no array; give a shape")
@@ -355,7 +358,7 @@ class Recorder:
 
 
 def map_nest(function, nest):
-    """Return nested tuples, lists and dicts with function(item) in the place of each item."""
+    """Return a copy of nested tuples, lists and dicts with function(item) for each item."""
     if isinstance(nest, (tuple, list, dict)):
         items = nest.values() if isinstance(nest, dict) else nest
         return rebuild(nest, [map_nest(function, item) for item in items])
@@ -363,17 +366,18 @@ def map_nest(function, nest):
 
 
 def split_recorded(nest):
-    """Return (the recorded arrays in nested tuples, lists and dicts, a function `insert`).
+    """Return the list of the recorded arrays in nested tuples, lists and dicts, and `insert`.
 
-    insert(arrays) returns the same structures with `arrays` in the places of the recorded ones.
-    It does not refer to the recorded arrays, so their memory is free after the recording.
+    The function insert(arrays) returns the same structure with `arrays` in place of the recorded
+    arrays. It has no reference to the recorded arrays, so that their memory can be freed.
     """
     recorded, removed = [], object()
 
     def remove(value):
         if isinstance(value, Number):
             raise Unsupported("a number that changes from step to step is part of an index, "
-                              "or an argument of a function other than a ufunc")
+                              "or an argument of a function other than a ufunc; use such a "
+                              "number only in ufuncs, such as np.multiply")
         if type(value) is not RecordedArray:
             return value
         recorded.append(value)

@@ -67,7 +67,7 @@ class Recording:
         return recorded
 
     def _find_state_to_restore(self):
-        """Return the arrays of the state that are written before a replay can still diverge."""
+        """Return the state's arrays that a replay may have changed before it raises Diverged."""
         ops = [op for operations in self.lowered.call_operations for op in operations]
         last = max((i for i, op in enumerate(ops) if op.can_diverge), default=0)
         buffers = {view.buffer for op in ops[:last] for view in op.writes}
@@ -76,7 +76,8 @@ class Recording:
     def replay(self, arguments):
         """Replay the step and return what the function returns.
 
-        Raises Diverged if a guard does not hold. State and generators are then as before.
+        Raises Diverged if a value that the recording depends on is another one. The state and the
+        generators are then restored.
         """
         for recorded, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
             if isinstance(recorded, np.ndarray):

@@ -36,7 +36,7 @@ class RowOperation(NamedTuple):
 
     form    "map" (each entry separately), "row" (a reduction along each row) or "column" (a sum
             over the rows)
-    sizes   the lengths of the axes of the array of rows; their product is the number of rows
+    sizes   the lengths of the axes that count the rows; their product is the number of rows
     width   the number of entries in a row
     inputs  Operands and scalars
     """
@@ -70,7 +70,7 @@ class RowOperation(NamedTuple):
 def make_row_operation(op, count=None):
     """Return an operation as a RowOperation with `count` rows, or None if that is not possible.
 
-    If `count` is None, the rows of a map are along the last axis.
+    If `count` is None, the rows of an elementwise operation are along the last axis.
     """
     if op.output is None or not _has_code(op):
         return None
@@ -166,7 +166,7 @@ def joined_stride(sizes, strides):
 
 
 def find_common_sizes(a, b):
-    """Return the sizes of the fewest axes that split both `a` and `b`; None if impossible."""
+    """Return the coarsest axis lengths into which both `a` and `b` can be split, or None."""
     cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
                   reverse=True)
     if any(outer % inner for outer, inner in zip(cuts, cuts[1:], strict=False)):

@@ -22,8 +22,8 @@ SMALL = 1 << 14
 class Group:
     """Operations that are computed together, for example by one C function.
 
-    rows   the RowOperations, all with the same `sizes`. The list is empty if the group is a single
-           operation that can't be a loop over rows.
+    rows   the operations as loops over rows (RowOperation), all with the same `sizes`; empty for
+           a single operation that can't be such a loop
     uses   {buffer: [(View, True if it is written, RowOperation or None)]}
     large  the large buffers outside of the arena that the group uses
     local  the temporary buffers that only this group uses; each needs memory for one row only
@@ -58,12 +58,12 @@ class Group:
         return any(view.buffer in self.uses for view in op.views if view.buffer.role != "number")
 
     def has_conflict_with(self, op):
-        """Return True if a later operation may not be moved before the group."""
+        """Return True if the group must run before a later operation, because they share memory."""
         return any(may_overlap(view, other) and (is_written or view is op.output)
                    for view in op.views for other, is_written, _ in self.uses.get(view.buffer, ()))
 
     def try_add(self, op):
-        """Add an operation to the group's loop over rows and return True, or False if it can't."""
+        """Add an operation to the group's loop over rows; return False if that is impossible."""
         if not self.rows:
             return False
         rows = make_row_operation(op, self.rows[0].count)
@@ -109,7 +109,7 @@ def _try_join(groups, op):
 
 
 def can_share_loop(before, after):
-    """Return True if two operations can run row by row, one after the other in each row."""
+    """Return True if one loop over rows can compute both operations, `before` first."""
     pairs = [(before.output, x) for x in after.operands]
     pairs += [(x, after.output) for x in before.operands[:-1]]
     for a, b in pairs:
@@ -121,7 +121,7 @@ def can_share_loop(before, after):
 
 
 def are_aligned(a, a_width, b, b_width, sizes):
-    """Return True if row i of one operand overlaps only with row i of the other."""
+    """Return True if row i of operand `a` shares memory only with row i of operand `b`."""
     lead = [(n, s) for n, s in zip(sizes, a.lead, strict=True) if n != 1]
     if a.lead != b.lead or any(s <= 0 for _, s in lead) or a.inner < 0 or b.inner < 0:
         return False

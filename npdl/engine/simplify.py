@@ -34,8 +34,8 @@ def simplify(operations, results):
 def move_guards_first(operations):
     """Move the guards, and the operations that they need, to the front if possible.
 
-    A guard that does not hold is then usually found before anything has been written. Random draws
-    stay in their place, and so do all operations that can't run before one that stays.
+    A guard checks a value in a replay. If it fails, usually nothing has been written yet. Random
+    draws stay in their place, and so do all operations that must run after one that stays.
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
@@ -87,7 +87,7 @@ def _rename_views(x, same):
 
 
 def _value_key(op, versions):
-    """Return a key, which is equal for operations that compute the same value, or None.
+    """Return a key that is equal for two operations of the same value; None if it is unknown.
 
     `versions` is {buffer: how often it has been written}.
     """
@@ -100,7 +100,7 @@ def _value_key(op, versions):
 
 
 def remove_unused(operations, results):
-    """Drop operations whose output no state, guard or result depends on."""
+    """Drop the operations that no state, guard or result depends on."""
     live = {view.buffer for view in results}
     remaining = []
     for op in reversed(operations):

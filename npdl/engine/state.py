@@ -60,7 +60,8 @@ class Mirror:
         if isinstance(value, np.ndarray) or is_device_array(value):
             known = type(value) is np.ndarray or is_device_array(value)
             if not known or value.dtype.kind not in "fiub":
-                raise Unsupported(f"{type(value).__name__} of dtype {value.dtype} can't be copied")
+                raise Unsupported(f"the model has a {type(value).__name__} of dtype {value.dtype}, "
+                                  "which can't be copied")
             return self.recorder.wrap(value, "state")
         if is_generator(value):
             return self.recorder.wrap_generator(value)
@@ -112,8 +113,8 @@ class Mirror:
     def collect_assignments(self):
         """Set `assignments` and `keeps_structure` from the new values in the copies.
 
-        If the step assigned a new array to an attribute, a copy into the old array is recorded. A
-        number that the step changed is not a setting, and is added to `varying`.
+        If the step assigned a new array to an attribute, a copy into the old array is recorded. If
+        the step changed a number, this number is added to `varying`.
         """
         moves, changed = [], []
         for container, copy, _, copies in self._containers:
@@ -193,7 +194,7 @@ def entries_of(container):
 
 
 def holds_objects(value):
-    """Return True for a function with a closure over anything but plain values."""
+    """Return True for a function whose closure has variables that are not plain values."""
     cells = getattr(value, "__closure__", None) or ()
     return not all(isinstance(cell.cell_contents, (bool, int, float, np.generic, *PLAIN))
                    for cell in cells)
@@ -206,6 +207,6 @@ def is_generator(value):
 
 
 def is_same(a, b):
-    """Return True if two settings are equal."""
+    """Return True if two values are equal numbers or texts of the same type."""
     kinds = (bool, int, float, str, np.generic)
     return type(a) is type(b) and isinstance(a, kinds) and (a == b or a != a and b != b)

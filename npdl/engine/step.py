@@ -31,17 +31,18 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
                  share_prefixes=False):
     """Return a training step: the function step(inputs, *targets, lr=None, **options) -> loss.
 
-    max_norm  the largest global norm of the gradients, which are scaled down to it; or None
+    max_norm  the largest global norm of the gradients, to which they are scaled down; or None
     target    "c", "numpy", or "auto": C if there is a compiler, else NumPy; on a GPU, CUDA
     threads   the number of threads that share a batch (npdl.engine.threads)
-    share_prefixes  True to compute each distinct prefix of a batch once (npdl.engine.prefix), with
-              a GPT, GPT2 or LSTMLM without dropout and with step(ids, targets, counted, lr=None)
+    share_prefixes  True computes each distinct prefix of a batch once (npdl.engine.prefix). The
+              model must be a GPT, GPT2 or LSTMLM without dropout. The arguments of the step are
+              then (ids, targets, counted, lr=None).
 
     The arguments of the step:
 
     inputs    the argument of model.forward, or a tuple of its arguments
     targets   the arguments of loss.forward after the model's output
-    lr        the learning rate of this step; None means that of the optimizer
+    lr        the learning rate of this step; None means the learning rate of the optimizer
     options   keyword arguments of model.forward, such as mask and rng
     """
     def make(function, objects):
@@ -64,12 +65,12 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
 
 
 class RecordedStep:
-    """A step that is recorded and replayed.
+    """A function whose first call is recorded, and whose later calls replay the recording.
 
-    function  the step; it is called as function(*objects, *arguments)
+    function  the function; it is called as function(*objects, *arguments)
     objects   models, losses and optimizers: all objects that the function reads or changes
     target    "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
-    note      a function that is called with each message; None: print it on standard error
+    note      a function that is called with each message; None prints it on standard error
     why_not   the reason why the step can't be recorded, or None
     """
 
@@ -99,7 +100,8 @@ class RecordedStep:
     def _record(self, key, arguments, diverged):
         """Run the step and record it. If it can't be recorded, run it without recording."""
         if diverged and self._diverged > MOST_RECORDINGS:
-            self._stop_recording("a value that changes decides which operations are computed")
+            self._stop_recording("the operations of the step depend on a value that changes from "
+                                 "call to call")
             return self.run_plain(arguments)
         recorder = Recorder()
         state = np.random.get_state()[1:3]
@@ -116,7 +118,8 @@ class RecordedStep:
             self._stop_recording(f"{type(error).__name__}: {error}{describe_location(error)}")
             return answer
         if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
-            self._stop_recording("it draws from NumPy's global generator")
+            self._stop_recording("it draws from NumPy's global random generator; give the step a "
+                                 "generator as an argument")
         elif recording.lowered is not None:
             self._diverged += diverged
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
@@ -134,7 +137,7 @@ class RecordedStep:
 
 
 def recording_key(arguments):
-    """Return a text. Calls whose arguments have the same text can use the same recording."""
+    """Return a text, which is equal for arguments that can use the same recording."""
     def described(x):
         if isinstance(x, np.ndarray):
             return x.shape, x.dtype.str
@@ -157,5 +160,5 @@ def describe_location(error):
 
 @functools.cache
 def print_note(line):
-    """Print a line on standard error, once even if several steps have the same problem."""
+    """Print a line on standard error. A later call with the same line prints nothing."""
     print(f"npdl.engine: {line}", file=sys.stderr)

@@ -39,7 +39,7 @@ class ShardedStep:
         self.threads, self._process, self._running, self._checked = threads, None, [], False
 
     def _prepare(self):
-        """Make the threads and replicas, again after a fork or a change of the model."""
+        """Make the threads and replicas; make new ones after a fork or a change of the model."""
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched.is_current():
             return

@@ -20,7 +20,7 @@ def shard_step(model, loss, weight, inputs, targets, options):
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Do the same as `shard_step` for the result of `prefix.make_rows` on the shard."""
+    """Compute a shard's gradients and loss as `shard_step`, but from the result of `make_rows`."""
     model.zero_grad()
     on_rows = model_on_rows(model)
     logits, cache = on_rows.forward(rows)                       # logits (M, V)
@@ -31,7 +31,7 @@ def prefix_step(model, loss, weight, rows, entries, targets, counted):
 
 
 def update_step(models, optimizer, lr, max_norm):
-    """Add all models' gradients to those of the first one, clip them, and update the parameters."""
+    """Sum the gradients of all models in the first model, and update its parameters."""
     for replica in models[1:]:
         for (_, param), (_, twin) in zip(models[0].params(), replica.params(), strict=True):
             param.grad += twin.grad
@@ -39,7 +39,7 @@ def update_step(models, optimizer, lr, max_norm):
 
 
 def add_gradients(model, loss, inputs, targets, options, weight):
-    """Add the gradients of weight * loss to those of the model, and return the loss."""
+    """Add the gradients of weight * loss to each param.grad of the model; return the loss."""
     outputs, cache = model.forward(*inputs, **options)
     y = outputs[0] if isinstance(outputs, tuple) else outputs
     value, c_loss = loss.forward(y, *targets)
@@ -49,7 +49,7 @@ def add_gradients(model, loss, inputs, targets, options, weight):
 
 
 def update_parameters(optimizer, lr, max_norm):
-    """Clip the gradients, unless `max_norm` is None, and update the parameters."""
+    """Clip the gradients to the norm `max_norm`, if it is not None, and update the parameters."""
     if max_norm is not None:
         clip_by_global_norm(optimizer.params.values(), max_norm)
     optimizer.step(lr)

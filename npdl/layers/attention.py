@@ -3,9 +3,9 @@
 Shapes: queries q (..., R, d), keys k (..., S, d), values v (..., S, e), weights A (..., R, S),
 output y (..., R, e). `mask` broadcasts to A. A bool mask is True where a query may attend to a key,
 as in torch.nn.functional.scaled_dot_product_attention; in torch.nn.MultiheadAttention, True has the
-opposite meaning. A float mask is added to the scores, for example the position biases of ALiBi. Its
-entries -inf hide keys, and it gets no gradient. For a fully masked query, y is zero. `cache.A`
-holds the weights.
+opposite meaning. A float mask is added to the scores, for example the position biases of ALiBi.
+Where it is -inf, the key is hidden. The mask gets no gradient. For a fully masked query, y is zero.
+`cache.A` holds the weights.
 """
 
 import math
@@ -29,7 +29,7 @@ def causal_mask(length):
 
 
 def masked_softmax(scores, mask):
-    """Return softmax(scores) over the keys where a bool mask is True, or softmax(scores + mask)."""
+    """Return softmax(scores) over the keys that a bool mask allows, or softmax(scores + mask)."""
     if mask is None or mask.dtype.kind == "b":
         return softmax(scores, mask)
     return softmax(scores + mask.astype(scores.dtype))
@@ -139,8 +139,8 @@ class MultiHeadAttention(Layer):
     def __init__(self, d_model, num_heads, *, bias=True, dropout=0.0, rng=0, dtype="float32"):
         require_positive(d_model=d_model, num_heads=num_heads)
         if d_model % num_heads:
-            raise InputError(f"num_heads = {num_heads} does not divide d_model = {d_model}; each "
-                             "head takes an equal part of the width")
+            raise InputError(f"num_heads = {num_heads} does not divide d_model = {d_model}, but "
+                             "each head takes an equal part of the width; choose a divisor")
         rng = generator(rng)
         self.num_heads = num_heads
         self.W_Q = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)

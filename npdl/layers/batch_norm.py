@@ -16,7 +16,7 @@ from npdl.errors import (
     require_positive,
     require_share,
 )
-from npdl.functions import mean_over, not_infinite, sum_rows
+from npdl.functions import infinity_to_nan, mean_over, sum_rows
 from npdl.init import constant
 
 
@@ -39,11 +39,11 @@ def centred(x, axes):
     mean = mean_over(x, axes)
     rest = mean_over(x - mean, axes)
     c = x - mean - rest
-    return c, mean + rest, not_infinite(mean_over(c**2, axes))
+    return c, mean + rest, infinity_to_nan(mean_over(c**2, axes))
 
 
 def split_groups(x, groups):
-    """Reshape (N, C) or (N, C, L) to (N, G, n), where C/G neighbouring channels form a group."""
+    """Reshape (N, C) or (N, C, L) to (N, G, n): row g has the n entries of a group of channels."""
     return x.reshape(len(x), groups, -1)
 
 
@@ -156,7 +156,8 @@ class GroupNorm(ChannelNorm):
         require_positive(groups=groups)
         super().__init__(channels, eps=eps, affine=affine, dtype=dtype)
         if channels % groups:
-            raise InputError(f"groups = {groups} does not divide the {channels} channels")
+            raise InputError(f"groups = {groups} does not divide the {channels} channels; choose a "
+                             "divisor")
         self.groups = groups
 
     def forward(self, x):

@@ -41,7 +41,8 @@ class GroupedQueryAttention(Layer):
                              "heads of an even width; give their width as d_head")
         if num_heads % num_kv_heads:
             raise InputError(f"num_kv_heads = {num_kv_heads} does not divide num_heads = "
-                             f"{num_heads}; each group has equally many heads")
+                             f"{num_heads}, but each group has equally many heads; choose a "
+                             "divisor")
         require_bool(qk_norm=qk_norm)
         require_above_0(eps=eps)
         rng = generator(rng)

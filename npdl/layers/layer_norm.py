@@ -3,7 +3,7 @@
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import check_gradient, check_shape, require_above_0, require_bool, require_positive
-from npdl.functions import not_infinite, sum_rows
+from npdl.functions import infinity_to_nan, sum_rows
 from npdl.init import constant
 
 
@@ -28,7 +28,7 @@ class LayerNorm(Layer):
         centred = x - x.mean(-1, keepdims=True, dtype=self.gain.data.dtype)
         centred = centred - centred.mean(-1, keepdims=True)      # rounding left a small mean
         var = (centred**2).mean(-1, keepdims=True)          # var   (..., 1)
-        std = xp.sqrt(not_infinite(var) + self.eps)         # std   (..., 1), NaN if var overflows
+        std = xp.sqrt(infinity_to_nan(var) + self.eps)      # std   (..., 1), NaN if var overflows
         x_hat = centred / std                               # x_hat (..., D)
         y = self.gain.data * x_hat + self.bias.data         # y     (..., D)
         return y, Cache(x_hat=x_hat, std=std)
@@ -64,7 +64,7 @@ class RMSNorm(Layer):
     def forward(self, x):
         check_shape("RMSNorm", x, f"(..., {self.gain.shape[0]})")
         x = x.astype(xp.promote_types(x.dtype, self.gain.data.dtype))   # in uint8, x * x overflows
-        mean_square = not_infinite((x * x).mean(-1, keepdims=True))
+        mean_square = infinity_to_nan((x * x).mean(-1, keepdims=True))
         rms = xp.sqrt(mean_square + self.eps)                       # rms   (..., 1)
         x_hat = x / rms                                             # x_hat (..., D)
         y = self.gain.data * x_hat

@@ -33,7 +33,7 @@ class Cell(Layer):
         self.d_hidden = d_hidden
 
     def start(self, x, state=None):
-        """Return the state before the first step: zeros, or the given `state` after a check."""
+        """Return `state`, or zeros for None. Raise InputError if x or the state doesn't fit."""
         check_shape(type(self).__name__, x, f"(B, {self.W_x.shape[0]})")
         shape = (len(x), self.d_hidden)
         if state is not None:
@@ -159,8 +159,8 @@ class RecurrentLayer(Layer):
     forward(x, state, lengths) maps x (B, S, D) to (y, last state), with y (B, S, H). `state` is the
     state before the first step, whose arrays are (B, H); None means zeros. With `lengths` (B,),
     sequence b has lengths[b] valid steps. In later steps its outputs are zero and its state does
-    not change. The values of x there have no effect on any output or gradient, even if they are
-    NaN.
+    not change. The values of x in these steps have no effect on any output or gradient, even if
+    they are NaN.
     """
 
     def __init__(self, cell):

@@ -67,8 +67,8 @@ class Rotary(Layer):
     """Rotate the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
     (..., S, d) -> (..., S, d).
 
-    If both positions move by the same amount, the inner product of two rotated vectors is the same.
-    The positions are the integers `positions` (S,), or 0 .. S-1 if None is given. `scaling` (a
+    The inner product of two rotated vectors depends on the difference of their positions only. The
+    positions are the integers `positions` (S,), or 0 .. S-1 if None is given. `scaling` (a
     LinearScaling, a Llama3Scaling, or None) changes the frequencies f (d/2,) for contexts that are
     longer than in training. The layer has no parameters. Its backward rotates the gradient in the
     opposite direction. Raises InputError if d is odd.

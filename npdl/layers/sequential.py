@@ -26,7 +26,7 @@ class Sequential(Layer):
         accepted = [option_names(layer) & options.keys() for layer in self.layers]
         unknown = sorted(options.keys() - set().union(*accepted))
         if unknown:
-            raise InputError(f"Sequential: no layer takes the option {unknown[0]!r}")
+            raise InputError(f"Sequential: no layer takes the option {unknown[0]!r}; leave it out")
         caches = []
         for layer, names in zip(self.layers, accepted, strict=True):
             y, cache = layer.forward(x, **{name: options[name] for name in names})

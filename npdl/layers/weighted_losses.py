@@ -107,6 +107,6 @@ def class_weights_of(loss, V, dtype):
     if loss.class_weights is None:
         return xp.ones(V, dtype)
     if len(loss.class_weights) != V:
-        raise InputError(f"there are {len(loss.class_weights)} class_weights; the logits have {V} "
-                         "classes")
+        raise InputError(f"there are {len(loss.class_weights)} class_weights, but the logits have "
+                         f"{V} classes; give one weight for each class")
     return xp.asarray(loss.class_weights, dtype)

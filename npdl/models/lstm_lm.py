@@ -13,8 +13,8 @@ class LSTMLM(Layer):
 
     forward(ids, state, rng, lengths) maps ids (B, S) to (logits (B, S, V), last state). A state is
     (h, c), each (L, B, H), and None means zeros. With `lengths` (B,), the last state is the state
-    at the last valid token of each sequence. Later tokens have no effect on any state or gradient,
-    and the logits there are the bias b. Raises InputError for ids or lengths out of range.
+    at the last valid token of each sequence. Tokens after it have no effect on any state or
+    gradient, and their logits are the bias b. Raises InputError for ids or lengths out of range.
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, d_hidden=None, *, bias=True,

@@ -20,7 +20,7 @@ class LSTMSeq2Seq(Layer):
     first state of the decoder LSTM. The decoder reads the target, with outputs h_t, and attends to
     the memory in each step t. forward(source, target, lengths, rng) maps source (B, S) and target
     (B, T) to logits (B, T, V). logits[:, t] predict the token after target[:, t], so in training
-    all steps are computed in one call, with the right target as input (teacher forcing). With
+    all steps are computed in one call, with the correct target as input (teacher forcing). With
     `lengths` (B,), only the first lengths[b] tokens of source b have an effect. The function
     `attentions(cache)` of this module returns alpha. Raises InputError for tokens or lengths out of
     range. Luong et al. 2015, arXiv:1508.04025, "global attention" with the score "dot".

@@ -49,7 +49,7 @@ def format_exception(error):
 
 
 def is_npdl_class(cls):
-    """Return True for a class of npdl, except for those of npdl.study."""
+    """Return True if a class belongs to npdl, but not to npdl.study."""
     return cls.__module__.startswith("npdl.") and not cls.__module__.startswith("npdl.study.")
 
 
@@ -63,9 +63,9 @@ def is_library_file(filename):
 
 @contextlib.contextmanager
 def time_limit(seconds, advice="; give more time with --limit, or smaller shapes with --input"):
-    """Raise InputError if the block uses more seconds of processor time.
+    """Raise InputError if the block uses more than `seconds` of processor time.
 
-    `advice` is the end of the message. On Windows there is no limit.
+    `advice` is the end of the error message. On Windows there is no limit.
     """
     try:
         import signal
@@ -109,7 +109,7 @@ class _Alarm:
 
 
 def describe_exception(error):
-    """Return "Type: text at mine.py:12" for an exception that the student's code raised there."""
+    """Return an exception with the student's line that raised it: "Type: text at mine.py:12"."""
     frames = traceback.walk_tb(error.__traceback__)
     return format_exception(error) + format_location(" at {}", frames)
 

@@ -48,7 +48,7 @@ def run(options):
     recorded = record_step(options)
     if recorded.why_not is not None:
         raise InputError(f"{options.name} can't be profiled, because its step can't be recorded "
-                         f"({recorded.why_not})")
+                         f"({recorded.why_not}); profile another model or layer")
     lines = profile.profile(recorded)
     print(write_text(options.html, format_page(lines, options.name)) if options.html else
           profile.format_report(lines))

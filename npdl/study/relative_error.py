@@ -6,10 +6,10 @@ import numpy as np
 
 
 def relative_error(found, expected, least=0.0):
-    """Return the largest difference of two arrays, relative to the largest entry of `expected`.
+    """Return the largest absolute difference of two arrays, relative to max |expected|.
 
-    If `least` is larger than that entry, the error is relative to `least`. The error is infinite if
-    the shapes differ, or if an entry that is NaN or infinite in one array differs in the other.
+    If max |expected| is below `least`, the error is relative to `least`. The error is infinite if
+    the shapes differ, or if the arrays differ where one of them is NaN or infinite.
     """
     found, expected = (a.astype(float) if a.dtype.kind in "biu" else a
                        for a in (np.asarray(found), np.asarray(expected)))

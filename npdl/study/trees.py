@@ -75,10 +75,11 @@ def shift_values(nested):
 
 
 def match_gradients(returned, floats):
-    """Return a tuple with one gradient for each input, or None for an input without one.
+    """Return the gradients that backward returned as a tuple with one entry for each input.
 
     returned  the value that backward returned: a gradient, a tuple or a list
-    floats    True for each input with float arrays; backward may leave out the other gradients
+    floats    a list with True for each input that has float arrays; if backward leaves out the
+              gradients of all other inputs, None takes their place
     """
     if isinstance(returned, list) and len(floats) > 1:
         returned = tuple(returned)
@@ -90,14 +91,14 @@ def match_gradients(returned, floats):
 
 
 def draw_upstream(nested, rng):
-    """Return random upstream gradients, nested as the outputs are; None for other arrays."""
+    """Return random upstream gradients, nested as the outputs are; None for integer outputs."""
     return map_leaves(nested, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 
 def select_paths(nested, used, zeros=False, path=""):
     """Return a copy of a nested structure in which only the arrays at the paths in `used` remain.
 
-    Others are replaced by None, or by zeros if `zeros` is True. A path is "1.W" (see `leaves`).
+    Other arrays become None, or zeros if `zeros` is True. A path is "1.W" (see `leaves`).
     """
     if not is_nested(nested):
         unused = np.zeros_like(nested) if zeros and nested is not None else None

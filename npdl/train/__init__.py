@@ -1,1 +1,1 @@
-"""Runs: training, checkpoints, metrics, fine-tuning, sweeps; the commands; real models."""
+"""Training runs: checkpoints, metrics, fine-tuning, sweeps, their commands, and real models."""

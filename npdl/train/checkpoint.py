@@ -1,8 +1,8 @@
 """Checkpoints: one file of named arrays and a JSON object, written and read as a whole.
 
-The file is an `.npz` archive without pickles, so `numpy.load` opens it too. It also holds a member
-`meta.json`. The archive's comment, its last 64 bytes, is the SHA-256 of all bytes before it, so a
-damaged file is detected before anything of it is used.
+The file is an `.npz` archive without pickles, so `numpy.load` opens it, too. The JSON object is its
+member `meta.json`. The last 64 bytes of the file (the archive's comment) are the SHA-256 of all
+bytes before them. `load` checks it first, so a damaged file is not used.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ DIGEST_BYTES = 64                         # SHA-256 in hexadecimal
 def save(path, arrays, meta):
     """Write `arrays` ({name: array}) and `meta` (a dict) to `path`, atomically.
 
-    Raises CheckpointError for NaN or infinity, so that a diverged run doesn't replace a good
-    checkpoint, and if the system can't write the file.
+    Raises CheckpointError if the system can't write the file, or if an array holds NaN or infinity.
+    So a diverged run doesn't replace a good checkpoint.
     """
     for name, array in arrays.items():
         if not np.isfinite(array).all():
@@ -45,7 +45,7 @@ def save(path, arrays, meta):
 
 
 def load(path):
-    """Read a checkpoint; return (arrays, meta).
+    """Read a checkpoint, and return the (arrays, meta) that `save` has written.
 
     Raises CheckpointError if the file was not written by `save`, or is damaged.
     """
@@ -70,9 +70,10 @@ def load(path):
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
-    """Return (arrays, meta), the arguments of `save`. Without an optimizer there are no moments.
+    """Return the state of a run as (arrays, meta), the arguments of `save`.
 
-    For a real model, the arrays are only the trained parameters; the others are in its folder.
+    The arrays are the parameters and, if there is an optimizer, its moments. For a real model they
+    are only the trained parameters, because the model's own files have the others.
     """
     arrays = {f"param/{name}": to_host(param.data)
               for name, param in model.params(frozen=config.pretrained is None)}
@@ -84,9 +85,10 @@ def get_state(config, model, optimizer, step, seconds=0.0):
 
 
 def restore(path, config, model, optimizer=None):
-    """Read a checkpoint into a model and, if given, its optimizer; return the file's meta.
+    """Read a checkpoint into a model and, if given, into its optimizer. Return the file's meta.
 
-    Raises CheckpointError unless the checkpoint has the names, shapes and dtypes of this run.
+    Raises InputError if the file is missing. Raises CheckpointError if it is damaged, or if its
+    arrays have other names, shapes or dtypes than those of this run.
     """
     arrays, meta = load(path)
     expected, _ = get_state(config, model, optimizer, 0)

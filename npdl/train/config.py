@@ -42,10 +42,10 @@ USER_SETTINGS = ("model", "optimizer", "schedule", "task")    # may be functions
 
 @dataclasses.dataclass(frozen=True)
 class UserFunction:
-    """The value of a setting that is a function or class of the user.
+    """A function or class of the user, as the value of a setting.
 
     Two UserFunctions with equal names are equal, because a run's folder contains only the name.
-    `function` is None if the folder is read without the user's program.
+    `function` is None if the setting was read from a run's folder.
     """
 
     name: str
@@ -63,8 +63,8 @@ class UserFunction:
         inner = getattr(value, "func", value)
         name = getattr(inner, "__name__", "<nameless>")
         if name.startswith("<"):
-            raise InputError(f"{name} is not a name that a run can be saved with; define the "
-                             "function with def or class")
+            raise InputError(f"the function {name} has no name that a run's settings can hold; "
+                             "define it with def or class")
         if inner is not value:
             arguments = [repr(argument) for argument in value.args]
             arguments += [f"{key}={argument!r}" for key, argument in value.keywords.items()]
@@ -216,7 +216,7 @@ class Config:
 
     @staticmethod
     def from_json(values):
-        """Return the Config of `values`, which `to_json` of this or an older version has returned.
+        """Return the Config for `values`, the result of `to_json` of this version or an older one.
 
         Missing settings get their defaults. Raises InputError for names that no task has.
         """
@@ -274,8 +274,8 @@ class NetworkConfig(Config):
     def __post_init__(self):
         super().__post_init__()
         if self.model in ("gpt", "seq2seq") and self.width % self.heads:
-            raise InputError(f"--heads {self.heads} does not divide --width {self.width}; each "
-                             "head takes an equal part of the width")
+            raise InputError(f"--heads {self.heads} does not divide --width {self.width}, but each "
+                             "head takes an equal part of it; choose a divisor of --width")
         if ONLY.get(self.init, self.model) != self.model:
             who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
             raise InputError(f"--init {self.init} is for {who} only; choose --init torch")
@@ -293,7 +293,7 @@ class LanguageModelConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticConfig(LanguageModelConfig):
-    """The settings of a run on equations. `numbers` is how many numbers the vocabulary has."""
+    """The settings of a run on equations. `numbers` is the count of numbers in the vocabulary."""
 
     kind = "modular arithmetic"
     p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P",
@@ -351,8 +351,8 @@ class DatesConfig(NetworkConfig):
 class PretrainedConfig(WindowsConfig):
     """The settings of a real model (npdl.train.pretrained) that is fine-tuned on a text.
 
-    `pretrained` is the model's folder or GGUF file, and `pretrained_sha256` the digest of its
-    weights, which are not copied into the run's folder.
+    `pretrained` is the model's folder or GGUF file. The run's folder contains no copy of its
+    weights, only their digest `pretrained_sha256`, by which a resumed run recognises the model.
     """
 
     kind = "a real model"
@@ -383,12 +383,12 @@ TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig, OwnConfig)
 
 @functools.cache
 def setting_names(task):
-    """Return the names of the settings of a class of TASKS."""
+    """Return the names of the settings of `task`, one of the classes in TASKS."""
     return {field.name for field in dataclasses.fields(task)}
 
 
 def find_config_class(settings):
-    """Return the class of TASKS that the settings belong to."""
+    """Return the class in TASKS for the task that the settings {name: value} describe."""
     if settings.get("model") in SEQ2SEQ:
         return DatesConfig
     if settings.get("model") == "pretrained" or settings.get("pretrained") is not None:

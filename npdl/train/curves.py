@@ -12,8 +12,9 @@ LOOKS = {"train": (style.BLUE, "-"), "validation": (style.VERMILION, (0, (3, 1))
 def plot_curves(groups, path, log_steps=False):
     """Draw loss (logarithmic) and accuracy over steps into the PNG file `path`.
 
-    groups     {title: [records of a run, ..]}; the groups are drawn side by side, and each shows
-               the mean over its runs, and a band from their lowest to their highest value
+    groups     {title: [records, ..]} with the records of each run. The groups are drawn side by
+               side. Each shows the mean of its runs, and a band from their lowest to their highest
+               value
     log_steps  draw the steps on a logarithmic axis, without step 0
 
     A record has `step` and some of `train_loss`, `validation_loss`, `train_accuracy` and

@@ -1,4 +1,4 @@
-"""Engines compute training steps: by npdl's layers as they are, or by replaying a recording.
+"""Engines compute training steps: one by npdl's layers, the other by replaying a recording of them.
 
     with make_engine("recorded", model, optimizer) as engine:
         loss = engine.step(batch, lr=1e-3, max_norm=1.0)
@@ -27,7 +27,7 @@ class Batch:
     inputs, targets  (B, S) integers
     counted          (B, S) bool: the loss mask, True where a target counts
     source           (B, R) integers that an encoder-decoder translates
-    source_real      the valid tokens of source, in the model's form: lengths (B,) or a mask (B, R)
+    source_real      the valid tokens of source, as the model takes it: lengths (B,) or mask (B, R)
     chunk            the largest number of sequences that are evaluated at a time
     """
 
@@ -98,8 +98,8 @@ class PlainEngine:
 class RecordedEngine(PlainEngine):
     """Records a step of the layers and replays it (npdl.engine.compile_step) in `threads` threads.
 
-    Sequences with the same beginning (prefix) share its computation if the loss mask hides
-    positions.
+    If the loss mask hides positions, a beginning (prefix) that several sequences share is computed
+    only once.
     """
 
     name = "recorded"
@@ -157,9 +157,10 @@ def measure(model, inputs, targets, counted):
 
 
 def measure_prefixes(model, rows, entries, targets, counted):
-    """Return what `measure` returns, with each distinct prefix computed once (npdl.engine.prefix).
+    """Return the results of `measure`, but compute each distinct prefix only once.
 
-    entries  (B, C), for each of the targets (B, C) the index of its row in the logits (M, V)
+    rows     the distinct prefixes (npdl.engine.prefix.Rows)
+    entries  (B, C), the row of the logits (M, V) that predicts each of the targets (B, C)
     """
     logits, _ = model_on_rows(model).forward(rows)              # logits (M, V)
     return compute_measures(logits[entries], most_probable(logits)[entries], targets, counted)

@@ -12,7 +12,7 @@ STD = 0.02
 
 
 def initialise(model, init, rng):
-    """Initialise a new model in the way named `init`; "torch" keeps the layers' own values."""
+    """Initialise a new model by one of INITS; "torch" keeps the values that the layers drew."""
     if init in ("gpt2", "lecun"):
         initialise_gpt(model, init, rng)
     elif init == "xavier":

@@ -1,7 +1,7 @@
 """The metrics of a run: a file with one JSON object per line, to which the run appends.
 
-Each record is one write that ends with a newline. So a killed run leaves at most one incomplete
-line, the last one, and it has no newline.
+Each record is written at once, and ends with a newline. So if a run is killed, only the last line
+can be incomplete, and an incomplete line has no newline.
 """
 
 import json
@@ -17,8 +17,8 @@ METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accura
 def append_record(path, record):
     """Append one record to the file `path`, which is created if it doesn't exist.
 
-    Raises InputError for values that are not allowed in JSON, such as NaN, and CheckpointError if
-    the file can't be written.
+    Raises InputError if a value is not allowed in JSON, such as NaN. Raises CheckpointError if the
+    file can't be written.
     """
     try:
         line = json.dumps(record, allow_nan=False, default=np.generic.item) + "\n"
@@ -36,13 +36,13 @@ def read_records(path):
     """Return the records of a run, without an incomplete last line.
 
     A record is a JSON object with an integer `step`, and numbers for some of METRICS. Raises
-    InputError, with the number of the line, for a line that isn't a record.
+    InputError, which gives the number of the line, if a line isn't a record.
     """
     return [record for _, record in _read_lines(path) if record is not None]
 
 
 def remove_records_after(path, step):
-    """Remove the records after `step` and an incomplete last line; return how many."""
+    """Remove the records after `step`, and an incomplete last line. Return the number of both."""
     lines = list(_read_lines(path))
     remaining = [line for line, record in lines if record is not None and record["step"] <= step]
     if len(remaining) < len(lines):
@@ -51,7 +51,7 @@ def remove_records_after(path, step):
 
 
 def _read_lines(path):
-    """Yield (line, record); the record of an incomplete last line is None."""
+    """Yield (line, record) for each line; the record of an incomplete last line is None."""
     number = 0
     try:
         if not is_file(path):

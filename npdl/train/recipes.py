@@ -14,7 +14,7 @@ RECIPES = {
 
 
 def recipe_settings(model, settings):
-    """Return `settings`, with the settings of the recipe that it names in place of "recipe"."""
+    """Return `settings`, in which the entry "recipe" is replaced by the settings of that recipe."""
     settings = dict(settings)
     if "recipe" in settings:
         settings = {"init": "torch", **RECIPES[settings.pop("recipe")][model], **settings}

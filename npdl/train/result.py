@@ -45,9 +45,9 @@ def print_text_result(run, task, first, summary):
             print_text(f"  {line}")
         print()
     if isinstance(run.config.model, UserFunction):
-        print(f'more: load_run("{run.folder}", config).model, for npdl.decoding.sample')
+        print(f'for more text, give load_run("{run.folder}", config).model to npdl.decoding')
     else:
-        print(f'more: python -m npdl generate {run.folder} "A prompt" --method sample')
+        print(f'for more text: python -m npdl generate {run.folder} "A prompt" --method sample')
 
 
 def sample_lines(model, vocabulary, window):

@@ -48,7 +48,7 @@ class Run:
     status     the exit status of a script: 0, or 130 if a signal stopped the run
 
     Raises InputError if a new run's folder is not empty, if a resumed run has other settings, or if
-    another process works in the folder, and CheckpointError if a file can't be read or written.
+    another process works in the folder. Raises CheckpointError if a file can't be read or written.
     """
 
     def __init__(self, config, model, optimizer, folder, resume=False, quiet=False, for_steps=None):
@@ -130,10 +130,10 @@ class Run:
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)
 
     def _check_finite(self, reason=""):
-        """Raise Diverged if a parameter is not finite, or if `reason`, a text, is not empty."""
+        """Raise Diverged if a parameter is not finite, or if `reason` names another such number."""
         bad = find_nonfinite_parameters(self.model)
         if bad or reason:
-            finding = (f"{bad[0]} (and {len(bad) - 1} more) is not finite" if bad
+            finding = (f"{bad[0]} and {len(bad) - 1} other parameters hold NaN or infinity" if bad
                        else "all parameters are finite")
             raise Diverged(f"step {self.step}: {finding}{reason}; the last checkpoint is kept; try "
                            "a lower --lr or --clip 1.0; to find the operation that overflows, use "
@@ -234,8 +234,8 @@ LoadedRun = namedtuple("LoadedRun", "config model task step records")
 def load_run(folder, config=None):
     """Load the model of a run folder, with its settings, task and records.
 
-    config  the Config of the run; needed if its model or its task is a function of the user,
-            because the folder contains only its name
+    config  the Config of the run; needed if the model or the task is a function of the user,
+            because the folder contains only the function's name
 
     No code of the folder is executed. Raises InputError or CheckpointError for a folder that
     `train` did not write.

@@ -50,8 +50,8 @@ def format_table(columns):
     """Return a Markdown table with a row for each of ROWS, and a column for each group of runs.
 
     `columns` is {heading: summaries of the group's runs}. A cell is mean ± population standard
-    deviation, or the value of a single run. The best mean of a row is bold, unless all are equal or
-    it is a Δt.
+    deviation, or the value of a single run. The best mean of a row is bold. In rows of Δt, and in
+    rows of equal means, nothing is bold.
     """
     rows = [("Metric", *columns), ("---", *["---:"] * len(columns))]
     for label, key, better in ROWS:

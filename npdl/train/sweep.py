@@ -1,4 +1,4 @@
-"""Sweeps: many runs, each in a folder named by its settings, several at a time.
+"""Train many runs, several at a time, each in a folder whose name depends on the settings.
 
 Finished runs are skipped and unfinished ones are resumed. So after an interruption, repeat the same
 sweep to complete it. Several sweeps on one machine may share a folder.
@@ -30,8 +30,8 @@ def sweep(configs, root, jobs=2, quiet=False):
     trains in the folder). Each run is computed in its own process, by joblib, and on the backend of
     its Config ("cupy" for the GPU of this machine). For a cluster, call this inside
     `joblib.parallel_config(backend="dask")`, with a `root` that has the same path on all machines.
-    On Ctrl-C and SIGTERM the runs on this machine save and end, and then KeyboardInterrupt is
-    raised.
+    After Ctrl-C or SIGTERM, the runs on this machine are saved and end. Then the function raises
+    KeyboardInterrupt.
     """
     if jobs < 1:
         raise InputError(f"jobs = {jobs}; it must be 1 or more")

@@ -52,14 +52,13 @@ class Task:
         return record
 
     def details(self, name, loss, count):
-        """Return {name: number}, further measures of the set `name` ("train" or "validation")."""
+        """Return more measures of the set `name` ("train" or "validation"), as {name: number}."""
         return {}
 
     def accuracy(self, count, counted):
-        """Return the fraction of sequences whose unmasked tokens are all right.
+        """Return the fraction of sequences in which every unmasked token is correct.
 
-        `counted` (B, S) is the loss mask, and `count` (B,) the number of unmasked tokens that are
-        right.
+        `counted` (B, S) is the loss mask, and `count` (B,) the number of correct unmasked tokens.
         """
         return float((count == counted.sum(1)).mean(dtype=np.float64))
 
@@ -82,14 +81,14 @@ class ArithmeticTask(Task):
         self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
 
     def batch(self, step):
-        """Return the Batch of update `step`, always the same one if it is the whole set."""
+        """Return the Batch of update `step`. If it is the whole set, it is always the same."""
         train, size = self._sets["train"], self.config.batch
         if size >= len(train):
             return self.evaluation["train"]
         return _batch(train.take(np.sort(batch_indices(len(train), size, step, self.config.seed))))
 
     def details(self, name, loss, count):
-        """Return loss and accuracy for each number of operands, if there are several."""
+        """Return loss and accuracy for each number of operands, if config.orders has several."""
         orders, record = self.config.orders, {}
         right = count == self.evaluation[name].counted.sum(1)       # the whole answer
         for order in orders if len(orders) > 1 else ():
@@ -108,8 +107,8 @@ class DatesTask(Task):
     """Dates to translate (npdl.data.dates). The loss covers every token of the ISO date.
 
     The decoder reads the correct previous tokens (teacher forcing). An evaluation uses MEASURED
-    dates of each set. A date counts as correct if each correct token is the most probable one, so
-    greedy decoding translates exactly these dates correctly.
+    dates of each set. A date counts as correct if the most probable token at each position is
+    correct. So greedy decoding translates exactly these dates correctly.
     """
 
     MEASURED = 2000
@@ -190,7 +189,7 @@ class TextTask(Task):
                 for place, (name, ids) in enumerate(self.parts.items())}
 
     def accuracy(self, count, counted):
-        """Return the fraction of characters to which the model gives the highest probability."""
+        """Return the fraction of positions at which the correct token is the most probable one."""
         return float(count.sum() / counted.sum())
 
 
@@ -227,11 +226,12 @@ class PretrainedTask(TextTask):
 
 
 def resolve_config(config):
-    """Return the Config completed by the characters and the SHA-256 of its text, if it has one.
+    """Return the Config. If it has a text, add the SHA-256 and the characters of the text.
 
-    These values are saved with a run. So a resumed run can check that its text has not changed, and
-    a finished run can generate without its text. Raises InputError if the text can't be read, or
-    has a character that is not among `config.characters`.
+    For a real model, add the SHA-256 of the model instead of the characters. These values are saved
+    with a run. So a resumed run can check that its text has not changed, and a finished run can
+    generate without its text. Raises InputError if the text can't be read, or has a character that
+    is not among `config.characters`.
     """
     if config.text is None or config.sha256 is not None:
         return config

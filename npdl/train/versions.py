@@ -21,7 +21,7 @@ ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py"
 
 
 def collect_versions():
-    """Return {"npdl": version, "engine": digest, "numpy": version, ..}, with more on a GPU.
+    """Return {"npdl": version, "engine": digest, "numpy": version, ..}, on a GPU with more keys.
 
     Two runs with the same settings are bitwise identical if all of these are equal.
     """

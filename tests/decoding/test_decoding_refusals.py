@@ -39,11 +39,11 @@ class Wrong(Scorer):
     (lambda: Tree({"a": 0.5, "b": (0.6, {})}, probabilities=True), "sum to more than 1"),
     (lambda: Tree({"a": (-1.0, {"b": "c"})}), "is not a branch"),
     (lambda: Tree({"a": (-1.0, -2.0, {})}), "is not a branch"),
-    (lambda: Tree({"a": -1.0}, vocab=["b"]), "not in the vocabulary"),
+    (lambda: Tree({"a": -1.0}, vocab=["b"]), "not in vocab"),
     (lambda: beam_search(Wrong(np.full((2, 2), -1.0)), 1, 2), "from one prompt"),
-    (lambda: beam_search(Wrong([[-1.0, 0.5]]), 1, 2), "above 0 or not a number"),
-    (lambda: exhaustive_search(Wrong([[-1.0, math.nan]]), 2), "above 0 or not a number"),
-    (lambda: greedy(Wrong([[-1.0, math.nan]]), 2), "above 0 or not a number"),
+    (lambda: beam_search(Wrong([[-1.0, 0.5]]), 1, 2), "above 0 or NaN"),
+    (lambda: exhaustive_search(Wrong([[-1.0, math.nan]]), 2), "above 0 or NaN"),
+    (lambda: greedy(Wrong([[-1.0, math.nan]]), 2), "above 0 or NaN"),
     (lambda: filter_probabilities(np.zeros((1, 2)), math.inf), "temperature"),
 ])
 def test_refusals_are_one_line(call, message):

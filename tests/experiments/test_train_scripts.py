@@ -148,7 +148,7 @@ BAD = [
     (("--width", 30), "--heads 4 does not divide --width 30"),
     (("--r-train", "nan"), "--r-train"),
     (("--steps", "many"), "--steps"),
-    (("--threads", 10**9), "--threads 1000000000 must be an integer, 1 or more, 256 or less"),
+    (("--threads", 10**9), "--threads 1000000000 must be an integer from 1 to 256"),
     (("--betas", 1, 2), "betas[0] = 1.0; it must be at least 0"),
     (("--schedule", "cosine", "--warmup", 20001), "warmup = 20001; it must be"),
     (("--text", "x", "--recipe", "nonsense"), "--recipe"),

@@ -118,7 +118,7 @@ def test_a_chat_remembers_what_was_said(said, monkeypatch, capsys):
             return lambda *token: self.decode(token)
 
     source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=64, rng=0), Words(), "model")
-    monkeypatch.setattr(generate, "open_source", lambda path: source)
+    monkeypatch.setattr(generate, "load_source", lambda path: source)
     monkeypatch.setattr("sys.stdin", io.StringIO("hi\nand then\n\nnever read\n"))
     assert commands.generate(["model", *said, "--chat", "--tokens", "4"]) == 0
     answers = capsys.readouterr().out.split()

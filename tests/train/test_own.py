@@ -72,7 +72,7 @@ def test_a_function_of_ones_own_is_recorded_by_its_name():
     assert config.optimizer == UserFunction("GrokfastAdamW(amplify=3.0)")
     assert config.optimizer != UserFunction("GrokfastAdamW")
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
-    with pytest.raises(InputError, match="<lambda> is not a name .* with def"):
+    with pytest.raises(InputError, match="<lambda> has no name .* with def"):
         Config(optimizer=lambda config, model: None)
     with pytest.raises(InputError, match="--betas"):
         Config(betas=muon)
@@ -118,7 +118,7 @@ def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path
     assert npdl.gradcheck(names["CoupledLSTM"](3, 2, rng=0), x).ok
     names["main"](tmp_path, steps=4, engine="plain")
     said = capsys.readouterr().out
-    assert "A sample:" in said and "more: load_run(" in said
+    assert "A sample:" in said and "for more text, give load_run(" in said
     assert commands.generate([str(tmp_path / "run")]) == 2
     assert "coupled is defined in the program that trained the run" in capsys.readouterr().err
     config = Config(text=str(tmp_path / "rhyme.txt"), model=names["coupled"], width=64, block=32,

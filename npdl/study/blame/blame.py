@@ -61,13 +61,13 @@ def blame(layer, *inputs, **options):
 
 
 def assert_right(layer, *inputs, **options):
-    """Raise AssertionError with the report of `blame` unless every gradient of `layer` is right."""
+    """Check a layer in a test: if it is not correct, raise AssertionError with blame's report."""
     report = blame(layer, *inputs, **options)
     assert report.right, f"\n{report}"
 
 
 def check_gradients(subject):
-    """Return the Verdict on the gradients of a Subject; add questions and doubts to its notes."""
+    """Compare a Subject's gradients with numerical ones; return the Verdict with all its notes."""
     compared = Check(subject)
     with add_note_on_timeout(compared.describe_progress):
         found = compared.compute_verdict()
@@ -104,10 +104,11 @@ def _describe_errors(result):
 
 
 def _find_line(result, budget):
-    """Return the Blame of a Verdict with a wrong gradient, or with an exception of backward.
+    """Search for the incorrect line of a layer whose check failed, and return the Blame.
 
-    If a part of the layer is wrong when it is checked alone, the search begins there. Its Blame is
-    returned if its fix corrects the layer, or if a search in the whole layer verifies no fix.
+    If a part of the layer is wrong when it is checked alone, the search begins in this part. The
+    Blame of the part is returned if the fix of the part corrects the whole layer, or if the search
+    in the whole layer verifies no fix.
     """
     small = result if result.error is not None else minimise_inputs(result)
     runs, part = Runs(small.check, small.used, budget), None
@@ -125,7 +126,7 @@ def _find_line(result, budget):
 
 
 def _blame_lines(result, small, runs):
-    """Return (Blame, Fix or None) for a Verdict; `small` is the Verdict on the inputs of `runs`."""
+    """Search for the incorrect line; return (Blame, Fix or None). `small` belongs to `runs`."""
     report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
         result, small, runs)
     if fix and not report.verified:
@@ -134,7 +135,7 @@ def _blame_lines(result, small, runs):
 
 
 def _blame_part(whole, runs):
-    """Return the Blame of the innermost part that is wrong when it is checked alone, or None.
+    """Check each part of a layer alone; return the Blame of the innermost wrong part, or None.
 
     A part is skipped if its fix makes another gradient of the whole layer wrong.
     """
@@ -179,7 +180,7 @@ def _blame_wrong(result, small, runs):
 
 
 def _blame_with_fixes(result, localization, fixes):
-    """Return the Blame with the first Fix, and with the second one as an alternative."""
+    """Return the Blame with the first Fix; a second Fix in another line is an alternative."""
     best = fixes[0]
     report = make_blame(result, best.line, best, alternatives=tuple(
         (fix.line.first_line, fix.text) for fix in fixes[1:2]
@@ -215,7 +216,7 @@ def _blame_without_candidate(result, localization):
 
 
 def confirm_fix(result, report, fix, budget):
-    """Check the corrected code on the student's and on other inputs; if correct, set `verified`."""
+    """Check the layer with a Fix on the student's and other inputs; if correct, set `verified`."""
     with replace_line(fix.line, fix.node):
         again = check_gradients(result.subject)
         then = blame_no_fault(again, blame_subject, budget) if again.used is None else None

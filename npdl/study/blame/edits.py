@@ -72,7 +72,7 @@ def make_statement_edits(node):
 
 
 def make_expression_edits(expression, vocabulary):
-    """Yield (part, edits) for each part of an expression; `vocabulary` is the Vocabulary.
+    """Yield (part, edits of this part) for each part of an expression.
 
     The last entry `new` of an edit is a syntax node, the source of a node, or a pair (sign,
     operand). The pair ("*", "h") multiplies the part by h.

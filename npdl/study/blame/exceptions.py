@@ -90,8 +90,8 @@ def _find_faulty_line(error, trail, localization):
     error  the exception
     trail  pairs (Statement, local variables) of its traceback, the innermost first
 
-    This is the innermost statement in a function that forward doesn't run. If shapes don't fit, it
-    may be an earlier one, whose gradient `dz` has another shape than the variable z of forward.
+    The result is the innermost statement in a function that forward doesn't run. If shapes don't
+    fit, it may be an earlier statement, which computed a `dz` with another shape than forward's z.
     """
     expressions, oracle, shapes = localization.runs.watch.expressions, localization.oracle, {}
     shared = {expressions[key[0]].function for key in oracle.values}

@@ -51,9 +51,10 @@ def cut_axes(nest, length, n):
 
 
 def make_validation_checks(check):
-    """Return a list of Checks with other inputs, parameters and axis lengths, and `check` itself.
+    """Return a list of Checks that validate a fix: Checks on other inputs, then `check` itself.
 
-    The search for a fix doesn't use the other Checks, so they can validate the fix.
+    The other inputs have changed values, and some have shorter axes. The parameters are new, too.
+    The search for a fix doesn't use these Checks.
     """
     subject, rng = check.subject, np.random.default_rng(5)
 

@@ -77,11 +77,11 @@ class Candidate:
         return self.J.shape[1] + (0 if self.free is None else self.free.shape[1])
 
     def make_value_test(self, number):
-        """Return a function test(array) for the first value of the expression with this number.
+        """Return a function test(array), which decides if an expression may have this value.
 
-        test(array) returns True if all gradients can be correct when the array replaces this value.
-        The later values of the expression may change as well. Returns None instead of a function if
-        nothing is known, and False if no array passes the test.
+        test(array) returns True if all gradients can be correct when the array replaces the first
+        value of expression `number`; its later values may change as well. Returns None instead of a
+        function if nothing is known, and False if no array passes the test.
         """
         if self.J is None or set(self.values) <= self.constant:
             return None
@@ -129,8 +129,8 @@ class Localization:
         """Return a tuple by which Candidates are sorted, the most suspicious one first.
 
         Statements in the layer's file come first. A caller comes before the functions that it
-        calls, and a statement before those that run later. If backward ignores the upstream
-        gradient, the last statement comes first, because the factor is likely missing there.
+        calls, and a statement before later statements. If backward ignores the upstream gradient,
+        the last statement comes first, because it likely lacks this gradient as a factor.
         """
         watch, function = self.runs.watch, candidate.line.function
         return (function.file != watch.main_file, watch.functions.index(function),
@@ -140,9 +140,9 @@ class Localization:
     def partial_candidates(self):
         """Return Candidates that correct all gradients only together with a second change.
 
-        The second change is that of a later statement; one linear system gives the values of both
-        statements. With more mistakes, the second change is that of all wrong gradients but one.
-        Candidates are sorted by the number of columns of their system, then by `sort_key`.
+        The second change gives new values to a later statement, or to all wrong gradients except
+        one. One linear system determines both changes. The Candidates are sorted by the number of
+        columns of this system, then by `sort_key`.
         """
         known, best = [c for c in self.candidates if c.J is not None and c.feasible is False
                        and c.status < PASSED], {}
@@ -150,7 +150,7 @@ class Localization:
             rests = [(c.J, "all gradients are correct with this line, if line "
                       f"{c.line.first_line} is corrected, too")
                      for c in known if c.order > one.order]
-            rests += [(np.eye(len(one.J))[:, self.runs.mask_rows(self.wrong - {name})],
+            rests += [(np.eye(len(one.J))[:, self.runs.make_gradient_mask(self.wrong - {name})],
                        f"with this line, the gradient of {name} is correct") for name in self.wrong]
             for free, rest in sorted(rests, key=lambda pair: pair[0].shape[1]):
                 delta, is_unique, is_solved = solve_linear(
@@ -180,7 +180,7 @@ class Localization:
 
 
 def localize(runs):
-    """Return the Localization for Runs whose true gradients are known (`Runs.set_truth`)."""
+    """Return the Localization: which statements could be the mistake. Call set_truth before."""
     base, expressions, candidates = runs.compute_gradients(), runs.watch.expressions, {}
     values, frames = record_backward(runs)
     for order, (key, value) in enumerate(values.items()):
@@ -226,7 +226,7 @@ def _find_constant_keys(runs, values):
 
 
 def _measure_effects(runs, candidate):
-    """Rerun backward for each entry of a Candidate's values, with 1 added; set J and residual."""
+    """Set J and `residual`: rerun backward with 1 added to each entry of a Candidate's values."""
     values, only = candidate.values, {key[0] for key in candidate.values}
     if not 0 < sum(v.size for v in values.values()) <= MAX_ENTRIES:
         return
@@ -286,7 +286,7 @@ def _set_status(localization, candidate):
 
 
 def _find_called_name(node):
-    """Return the name "f" for the statements `y = f(x)` and `return f(x)`, and "" for others."""
+    """Return the name "f" if a statement is `y = f(x)` or `return f(x)`, else ""."""
     func = getattr(getattr(node, "value", None), "func", None)
     return getattr(func, "attr", getattr(func, "id", ""))
 

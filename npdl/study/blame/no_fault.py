@@ -22,8 +22,8 @@ FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by eac
 def blame_no_fault(checked, search, budget):
     """Return the Blame for a Verdict (the result of gradcheck) without a wrong gradient.
 
-    search   the function blame_subject, which then checks other inputs; None checks no others
-    budget   a Budget, which limits the work of these checks
+    search   the function blame_subject, which checks other inputs; with None, they aren't checked
+    budget   a Budget, which limits the work of the checks of other inputs
     """
     rows = checked.rows
     if checked.questions:
@@ -90,7 +90,7 @@ def make_other_inputs(subject):
 
 
 def _change_last_entry(array):
-    """Return an array of ids whose last id is the first one, or a mask with another last entry."""
+    """Return ids whose last id is set to the first one, or a mask whose last entry is inverted."""
     if array.dtype.kind not in "iub" or array.size < 2:
         return array
     array = array.copy()
@@ -99,16 +99,16 @@ def _change_last_entry(array):
 
 
 def _double_axis(array, axis):
-    """Return an array whose axis is extended from length 1 to 2; others are returned unchanged."""
+    """Extend an axis of length 1 to length 2 and return the array; other arrays don't change."""
     if array.ndim < axis + 2 or array.shape[axis] != 1:
         return array
     return np.concatenate([array, 2 * array], axis)
 
 
 def _find_return_line(subject):
-    """Return the Statement of the last return statement of backward, or of its last statement.
+    """Return the last return statement of backward, or if it has none, its last statement.
 
-    Returns None if there is no source.
+    The result is a Statement, or None if there is no source.
     """
     code = getattr(get_original(subject.layer).backward, "__code__", None)
     watched = code and describe_function(code)

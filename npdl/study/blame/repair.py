@@ -43,12 +43,12 @@ class Fix:
 
     @property
     def text(self):
-        """Return the source of the statement that replaces the line, or the header of a loop."""
+        """Return the source of the new statement; for a loop, only its header."""
         return ast.unparse(self.node).split("\n")[0]
 
 
 class FixSearch:
-    """A search for Fixes of a Localization that also pass Checks on other inputs, `validation`."""
+    """Searches for edits of candidate statements that also pass Checks on other inputs."""
 
     def __init__(self, localization, validation):
         self.localization, self.validation = localization, validation
@@ -56,7 +56,7 @@ class FixSearch:
         self.words = functools.cache(self._make_vocabulary)
 
     def find_fixes(self):
-        """Return the Fixes of the first stage (`_list_stages`) that has any, one for each line."""
+        """Return the Fixes of the first successful stage (`_list_stages`), at most one per line."""
         for group, rank in self._list_stages():
             fixes = [fix for c in group if (fix := self.find_fix(c, rank)) is not None]
             if fixes and group[0].rest:
@@ -68,9 +68,9 @@ class FixSearch:
     def _list_stages(self):
         """Yield (list of Candidates, rank of edits) in the order in which they are tried.
 
-        1. The statuses UNMATCHED and CONSTANT (`localize`). After the edits of rank FACTOR come
-           edits of one token of Candidates with the status PASSED.
-        2. The status MATCHED, and then CORRECT.
+        1. Candidates with the status UNMATCHED or CONSTANT (npdl.study.blame.localize). After the
+           edits of rank FACTOR, Candidates with the status PASSED get the edits of rank TOKEN.
+        2. Candidates with the status MATCHED, and then CORRECT.
         3. Candidates that need a second change, too (Localization.partial_candidates).
         4. The other statements of backward.
         """
@@ -98,9 +98,9 @@ class FixSearch:
         return None
 
     def _is_fixed(self, candidate, new):
-        """Return True if all gradients are correct with the statement `new` for a Candidate.
+        """Return True if all gradients are correct when `new` replaces a Candidate's statement.
 
-        If the Candidate needs a second change, the columns `free` may correct the remaining error.
+        If a second change is needed, a sum of the columns `free` may correct the remaining error.
         """
         if any(isinstance(one.node, ast.While) for one in candidate.line.function.lines):
             return False                                # an edit may make the loop endless
@@ -124,7 +124,7 @@ class FixSearch:
                     yield known.get(line) or Candidate(line)
 
     def _make_edits(self, candidate, rank):
-        """Yield edits (kind, new statement) of a rank whose values the linear system allows."""
+        """Yield the edits (kind, new statement) of a rank, without those that can't be correct."""
         words, node = self.words(candidate.line), candidate.line.node
         if not candidate.is_argument:
             yield from ((kind, new) for r, kind, new in edits.make_statement_edits(node)
@@ -146,7 +146,7 @@ class FixSearch:
                         yield kind, clone_tree(node, inner, edits.build_node(inner, new))
 
     def _make_vocabulary(self, line):
-        """Return the Vocabulary at a Statement, with the variables recorded nearest to it."""
+        """Return the Vocabulary for edits of a Statement, with variables recorded at or near it."""
         frames, expressions = self.localization.frames, self.runs.watch.expressions
         keys = [k for k in frames if expressions[k[0]].function is line.function and k[1] == 0]
         keys.sort(key=lambda k: (expressions[k[0]].line is not line, abs(
@@ -162,14 +162,14 @@ def _is_correct(check):
 
 
 class ValueTest:
-    """Tests edits of the expression `whole`: is allows(value) True for the value after the edit?"""
+    """Tests edits of the expression `whole`: its new value must pass the function `allows`."""
 
     def __init__(self, allows, words, whole, budget):
         self.allows, self.words, self.whole, self.budget = allows, words, whole, budget
         self.holes, self.parts = {}, {}
 
     def __call__(self, part, new):
-        """Return True if the value of the expression is allowed when `new` replaces a part."""
+        """Return True if `whole` has an allowed value after `new` replaces the node `part`."""
         self.budget.left -= RUN_COST / 50               # a test computes one expression only
         shape, size = self.allows.shape, int(np.prod(self.allows.shape))
         try:
@@ -181,7 +181,7 @@ class ValueTest:
             return False
 
     def _evaluate_edit(self, part, new):
-        """Return the value of `whole` with `new` in the place of a part."""
+        """Return the value of `whole` after `new` replaces the syntax node `part`."""
         space = self.words.variables
         if isinstance(part, ast.keyword):
             return evaluate(clone_tree(self.whole, part, new), space)

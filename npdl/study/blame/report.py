@@ -21,12 +21,13 @@ SHOWN = 4               # entries that are listed if two arrays look alike when 
 
 @dataclass(repr=False)
 class Blame:
-    """The answer of `blame`.
+    """The answer of `blame`: the incorrect line, what is wrong with it, and a fix.
 
     right         True if all gradients are correct
-    rows          one check.verdicts.Row for each gradient
+    rows          the comparison of each gradient, a Row (npdl.study.check.verdicts)
     notes         sentences that are printed at the end
-    kind          "raised" if the line raises an exception, or a key of HEADS, or ""
+    kind          "raised" if the line raises an exception, or "blank", "unchecked", "side effect"
+                  (see HEADS), or ""
     diagnosis     a description of the mistake, such as "wrong sign"
     file, line, function, source    the incorrect statement; line is 0 if none was found
     iteration     pairs (name, value) of the loop variables
@@ -94,7 +95,7 @@ class Blame:
 
 
 def make_blame(checked, line=None, fix=None, **fields):
-    """Return the Blame for gradcheck's Verdict, with the given Statement, Fix and other fields."""
+    """Make a Blame from gradcheck's Verdict, the incorrect Statement, a Fix and other fields."""
     fields |= describe_line(line) if line else {}
     fields |= {"fix": fix.text, "diagnosis": fix.kind} if fix else {}
     return Blame(False, checked.rows, checked.notes, error=checked.error, **fields)
@@ -134,7 +135,7 @@ def _format_values(report):
 
 
 def _format_expected(report):
-    """Yield lines with the expected array, or with entries that differ if both print alike."""
+    """Yield lines with the expected array, or with the entries that differ if both print alike."""
     if format_array(report.expected) != format_array(report.computed):
         yield f"  expected   {report.name} {format_array(report.expected)}"
         return

@@ -102,7 +102,7 @@ def _find_variables(line, frame):
 
 
 def _add_values(found, texts):
-    """Add {source: value} to a Vocabulary; of expressions with equal values, only the first."""
+    """Add expressions {source: value} to a Vocabulary, without most that repeat a value."""
     seen = set()
     for text, value in texts.items():
         if isinstance(value, (bool, np.bool_)) or value is None:

@@ -118,7 +118,7 @@ class Adapter(Layer):
     missing        the paths of the parameters for which backward has left no gradient
 
     Each forward runs on a new copy of the object, so a run can't change the next one. The cache is
-    a pair (this copy, (cache that the object's forward returned,) or ()).
+    a pair: this copy, and a tuple with the cache that the object's forward returned, if any.
     """
 
     def __init__(self, original, learned=()):

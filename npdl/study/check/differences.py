@@ -36,10 +36,10 @@ ROUNDING = 1e-13                # allowed rounding error of a backward, as a fra
 class Derivative:
     """A numerical derivative.
 
-    value    the derivative
-    uncertainty    its uncertainty
-    allowed  a gradient is right if it differs from the value by at most this much
-    reason   why the derivative is unknown, or ""
+    value        the derivative, computed by finite differences
+    uncertainty  an estimate of the error of `value`
+    allowed      a gradient is right if it differs from `value` by at most this much
+    reason       why the derivative is unknown, or ""
     """
 
     value: float
@@ -60,7 +60,7 @@ class Direction:
 
     at        a function; at(t) returns the outputs, a list of arrays
     base      the outputs at t = 0
-    weights   their upstream gradients; the sum of weights * outputs is differentiated
+    weights   upstream gradients of the outputs; the sum of weights * outputs is differentiated
     size      the largest entry of the perturbed array; steps are relative to this number
     """
 
@@ -75,7 +75,7 @@ class Direction:
         return bool(self._found)
 
     def evaluate_level(self, level):
-        """Return an array (4, outputs) for one step size: derivatives, scales, bends and noises."""
+        """Return an array (4, outputs) for a step size; each column is from estimate_derivative."""
         if level not in self._found:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
@@ -86,11 +86,11 @@ class Direction:
         return self._found[level]
 
     def compute_derivative(self, used=slice(None), largest=0.0, is_quick=False):
-        """Return the Derivative that the two neighbouring step sizes with the best agreement give.
+        """Return the Derivative from the two neighbouring step sizes whose results agree best.
 
         used      the indices of the outputs whose weighted sum is differentiated
-        largest   the largest derivative of the layer; for much smaller ones, a larger uncertainty
-                  is accepted
+        largest   the largest derivative of the layer; for a much smaller derivative, a larger
+                  uncertainty is accepted
         is_quick  True accepts the first step size if its uncertainty is small
         """
         known, best, floor, reason = {}, (np.inf, np.nan, 0.0), FLOOR * largest, ""
@@ -135,7 +135,10 @@ def choose_tolerance(outputs):
 
 
 def estimate_derivative(h, weight, middle, a, b, c, d):
-    """Return (derivative, scale, bend, noise) of one output from its values at h, -h, 2h, -2h."""
+    """Estimate the derivative of one output from its values at h, -h, 2h and -2h.
+
+    Returns (derivative, scale, bend, noise); the module's docstring defines these numbers.
+    """
     weight, middle = np.asarray(weight), np.asarray(middle)
     slope = weight * (8 * (a - b) - (c - d)) / (12 * h)
     near, far = (a - middle + (b - middle)) / h, (c - middle + (d - middle)) / (2 * h)

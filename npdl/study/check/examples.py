@@ -34,12 +34,13 @@ from npdl.study.trees import map_leaves
 
 
 def on(*inputs, **options):
-    """Specify an example: on(inputs of forward)(arguments of the constructor) returns `build`.
+    """Specify an example as on(inputs of forward)(arguments of the constructor).
 
     inputs   shapes of normal arrays, lists of shapes (a state), or functions of rng
     options  keyword arguments of forward
-    An argument of the constructor that is a function is called with rng. The function
-    build(cls, rng, **others) returns (layer, inputs, options); `others` go to the constructor, too.
+    The result is a function build(cls, rng, **others), which returns (layer, inputs, options).
+    `others` are more arguments of the constructor. Arguments that are functions are called with
+    rng, and the results are used instead.
     """
     def made(*args, **keywords):
         def build(cls, rng, **others):
@@ -64,7 +65,7 @@ def draw_input(rng, given):
 
 
 def ids(high, *shape):
-    """Specify random ids below `high`; the first one is 1, an id that some options ignore."""
+    """Specify random ids below `high`. The first id is 1, which some options ignore."""
     def draw(rng):
         found = rng.integers(0, high, shape)
         found.flat[0] = min(1, high - 1)
@@ -83,12 +84,12 @@ def off_zero(*shape):
 
 
 def part(cls, *sizes):
-    """Specify a sublayer, as an argument of the constructor; `sizes` are its own arguments."""
+    """Specify the layer cls(*sizes) as an argument of another layer's constructor."""
     return lambda rng: cls(*sizes, rng=rng)
 
 
 def parts(cls, count, *sizes):
-    """Specify a list of `count` sublayers with equal arguments `sizes`."""
+    """Specify a list of `count` layers cls(*sizes) as an argument of a constructor."""
     return lambda rng: [cls(*sizes, rng=rng) for _ in range(count)]
 
 

@@ -29,9 +29,10 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
              derivative of each array along one random direction, which depends on all entries
     seed     the seed of the random numbers
     options  the keyword arguments of forward
-    The layer and the inputs are copied to float64. Outputs that are not used get the upstream
-    gradient 0, or None if the layer belongs to npdl. A backward that raises counts as wrong. Raises
-    InputError if the layer can't be checked, and on the backend 'cupy'.
+    The layer and the inputs are copied to float64. Each output is also checked alone; then the
+    other outputs get the upstream gradient 0, or None if the layer belongs to npdl. A student's
+    backward that raises an exception counts as wrong. Raises InputError if the layer can't be
+    checked, or if the backend is 'cupy'.
     """
     if not is_host():
         raise InputError("gradcheck needs the backend 'numpy', not 'cupy'; check with NumPy, and "

@@ -31,7 +31,7 @@ def list_gradient_names(name):
 
 
 def find_gradient_key(name, attributes):
-    """Return the key in the dict `attributes` of the named array's gradient, or None."""
+    """Return the key of the named array's gradient in the dict `attributes`, or None."""
     return _first_known_path((*list_gradient_names(name), name), attributes)
 
 
@@ -68,7 +68,7 @@ class ParameterCandidate:
     paths: list
 
     def find_gradient(self, attributes):
-        """Return the gradient of this array from the object's {path: value}, or None."""
+        """Return the gradient of this array in an object's attributes {path: value}, or None."""
         keys = (_first_known_path(list_gradient_paths(path), attributes) for path in self.paths)
         return next((attributes[key] for key in keys if key is not None), None)
 

@@ -18,7 +18,7 @@ MOVED = 1e-3                    # relative perturbation of an array, to see if f
 
 
 def find_questions(subject, missing):
-    """Return ({name: note} for inputs that need no gradient, list of questions to the author).
+    """Return notes {name: text} on inputs that need no gradient, and a list of questions.
 
     subject  a Subject whose backward has run
     missing  the names of the arrays for which no gradient was found
@@ -42,7 +42,7 @@ def find_questions(subject, missing):
 
 
 def is_target(subject, name):
-    """Return True if an input is likely a target or mask, by its name, values or None gradient."""
+    """Guess if an input is a target or mask, from its name, its values and a returned None."""
     plain = name.removeprefix("input ")
     last = plain.rpartition(".")[2].lower().replace("_", "")
     return (plain in subject.returned_none or last in TARGETS or last.startswith("running")

@@ -102,7 +102,7 @@ def list_option_values(cls):
 def make_sample_with_option(cls, name, value, seed=0):
     """Return a sample with one option set; `value` is None for an option of forward.
 
-    A state becomes an input, because it has a gradient.
+    The option `state` of forward becomes an input, because it has a gradient.
     """
     made, more = TOGETHER.get(name, ({}, {}))
     taken = inspect.signature(cls.__init__).parameters

@@ -38,7 +38,7 @@ class Subject:
             an array is changed, the next run uses the changed values.
     dout    random upstream gradients, nested as the outputs are
     paths   the paths of the output arrays; "1.0" is the first array in the second output
-    uses    lists of paths: backward is checked with upstream gradients of these outputs alone
+    uses    lists of paths; backward is checked with upstream gradients at the paths of one list
     notes   sentences on the outputs whose gradients are not compared
     ambiguous      descriptions of returned gradients that belong to no input
     returned_none  the names of the inputs for which backward returned None
@@ -112,25 +112,25 @@ class Subject:
             self._generators.append((np.random.get_bit_generator(), first))
 
     def _choose_outputs(self):
-        """Set `count`: None if backward takes the gradients of all outputs, else their number."""
+        """Set `count`, the number of outputs whose gradients backward takes; None means all."""
         outputs, layer = self.run()[0], self.layer
         several = len(outputs) if isinstance(outputs, tuple) else 1
         wanted = getattr(layer, "num_upstreams", 1)
         if 1 < wanted < several:
             self.count = wanted
         elif wanted <= 1 < several and (
-                getattr(layer, "is_loss", False) or self._is_first_taken(outputs)):
+                getattr(layer, "is_loss", False) or self._takes_only_first_gradient(outputs)):
             self.count = 1
         if self.count is not None:
             first = "the first" + f" {self.count}" * (self.count > 1)
             self.notes = [f"forward returns {several} outputs and backward takes the gradient "
-                          f"of {first}, so gradients of the others are not compared"]
+                          f"of {first}, so those of the other outputs are not compared"]
 
-    def _is_first_taken(self, outputs):
+    def _takes_only_first_gradient(self, outputs):
         """Return True if backward takes only the gradient of the first output.
 
-        Backward runs with the gradients of all outputs, and with that of the first output. If it
-        raises the same exception both times, the gradients aren't the cause, so the result is
+        Backward runs twice, with the gradients of all outputs and with the first gradient only. If
+        it raises the same exception both times, the gradients aren't the cause, so the result is
         False. Raises Uncheckable if backward raises two different exceptions.
         """
         results = []
@@ -159,7 +159,7 @@ class Subject:
         return type(self.layer).__name__
 
     def copy_with_inputs(self, inputs, draw=0, keep_params=False):
-        """Return a Subject with other inputs; `draw` is added to the seed of the random numbers."""
+        """Return a Subject of this layer with other inputs; `draw` is added to the random seed."""
         return type(self)(self.layer, inputs, self.options, self.seed + draw, keep_params)
 
     def _copy_inputs(self):
@@ -171,7 +171,8 @@ class Subject:
         with self._reset_generators():
             returned = self.layer.forward(*self._copy_inputs(), **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise Uncheckable(f"{self.name}.forward must return a pair: its output and a Cache")
+            raise Uncheckable(f"{self.name}.forward must return its output and a Cache: return y, "
+                              "cache")
         outputs, cache = returned
         if self.count is not None:
             outputs = outputs[0] if self.count == 1 else outputs[: self.count]
@@ -184,7 +185,7 @@ class Subject:
     def copy_upstream(self, used):
         """Return upstream gradients, nested as the outputs are, for the outputs at paths in `used`.
 
-        Those of the other outputs are None if the layer is npdl's, and 0 if it is a student's.
+        All other outputs have None if the layer is npdl's, and zeros if it is a student's.
         """
         zeros = not is_npdl_class(type(self.layer))
         return copy_tree(select_paths(self.dout, used, zeros))
@@ -227,7 +228,7 @@ class Subject:
         return dict(self._name_inputs(leaves(tuple(map(reshape_like, gradients, self.inputs)))))
 
     def _name_inputs(self, pairs):
-        """Yield ("input state.0", array) for (path, array), such as ("1.0", array).
+        """Yield (name, array) for pairs (path, array); the path "1.0" may become "input state.0".
 
         The first number of a path is replaced by the name of this argument of forward.
         """
@@ -238,7 +239,7 @@ class Subject:
             yield f"input {name}{dot}{rest}", array
 
     def _run_twice(self):
-        """Return the outputs of forward; raise Uncheckable if a second run returns others."""
+        """Run forward twice and return its outputs; raise Uncheckable if the two runs differ."""
         with np.errstate(all="ignore"):
             held, outputs = copy_tree(self.inputs), copy_tree(self.run()[0])
             if not is_equal(held, self.inputs):
@@ -283,7 +284,7 @@ def to_float_array(value):
 
 
 def reshape_like(gradient, value):
-    """Return the gradient of an input as an array, or nested as the input `value` is."""
+    """Return the gradient of the input `value`, as an array or nested as this input is."""
     if isinstance(value, np.ndarray) and gradient is not None:
         return to_float_array(gradient)
     if not isinstance(value, (tuple, list)) or gradient is None:

@@ -92,10 +92,10 @@ def build_target(name, inputs=(), settings=()):
     """Return (layer, inputs, options) for a command line.
 
     name      a name that `find_class` accepts
-    inputs    a text such as "x=2,3,4" for each array that forward takes; if there are none, the
-              sample of the class is used
-    settings  a text such as "d_model=4" for each argument of the constructor; "W=4,5" is a random
-              array of this shape
+    inputs    texts such as "x=2,3,4", one for each array that forward takes; without any text,
+              the sample of the class is used
+    settings  texts such as "d_model=4", one for each argument of the constructor; "W=4,5" is a
+              random array of this shape
     Raises InputError if a text can't be read, or if the code of the class raises an exception.
     """
     cls = find_class(name)
@@ -153,7 +153,7 @@ def _parse_settings(texts, option, example):
 
 
 def _draw_array(rng, name, shape):
-    """Return a standard normal array of a shape, which may be an integer; `name` is for errors."""
+    """Draw a standard normal array; `shape` is a tuple or integer, `name` is for an error."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     if not all(isinstance(n, int) and n > 0 for n in shape):
         raise InputError(f"{name}={','.join(map(str, shape))} is not a shape; give positive "

@@ -37,7 +37,7 @@ class Row:
     numerical  the numerical derivative for this entry
     points     the number of entries that were compared
     unknown    the indices of the inconclusive entries
-    reason     why the first of them is inconclusive, or how the gradient's shape is wrong
+    reason     why the first entry of `unknown` is inconclusive, or how the shape is wrong
     used       the outputs that had an upstream gradient, such as "0 and 1", or "" for all outputs
     kind       "missing" if there is no gradient, "shape" if its shape is wrong, or ""
     """
@@ -83,11 +83,11 @@ class Row:
 
 @dataclass(repr=False)
 class Verdict:
-    """The result of a Check.
+    """The result of gradcheck: a comparison of all gradients of a layer with numerical ones.
 
-    check      the Check
+    check      the Check, which holds the numerical gradients
     rows       one Row for each gradient
-    notes      sentences for the reader
+    notes      sentences that are printed at the end
     questions  questions to the author, about arrays that may be parameters or constants
     faults     sentences about errors that no Row shows, such as side effects
     used       the paths of the outputs that had an upstream gradient when backward was wrong for
@@ -117,7 +117,7 @@ class Verdict:
 
     @property
     def wrong(self):
-        """Return the Rows of the wrong gradients."""
+        """Return the list of the Rows (comparisons) that show a wrong gradient."""
         return [row for row in self.rows if row.right is False]
 
     def ok(self):
@@ -125,7 +125,7 @@ class Verdict:
         return self.right is True
 
     def __repr__(self):
-        """Return a table of the gradients, the worst one first, and then the notes and faults."""
+        """Return a table of the gradients, the worst first, then faults, questions and notes."""
         width = max([len(row.name) for row in self.rows] + [8])
         texts = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
         texts += [f"{row.name:<{width}}  {row.text}" for row in sorted(
@@ -142,8 +142,8 @@ class Check:
     entries  compare at most this many entries of each array, chosen at random; 0 compares the
              derivative along one random direction; None compares all entries of an array with at
              most MANY entries
-    base     the arrays of the outputs
-    weights  their upstream gradients
+    base     the output arrays
+    weights  the upstream gradients of these arrays
     """
 
     def __init__(self, subject, entries=None):
@@ -171,10 +171,10 @@ class Check:
         return f"{sum(begun)} of {len(begun)} numerical derivatives are computed"
 
     def compute_verdict(self):
-        """Run backward with upstream gradients of all outputs, then of some; return the Verdict.
+        """Compare the gradients for all outputs, then for one output or a pair at a time.
 
-        The check ends with the first outputs for which a gradient is wrong. If no gradient is
-        wrong, the Row of a gradient is that of the outputs for which it is least certain.
+        Returns the Verdict. The check ends with the first outputs for which a gradient is wrong. If
+        no gradient is wrong, each Row is for the outputs for which this gradient is least certain.
         """
         found = {}
         for used in self.uses:
@@ -191,9 +191,10 @@ class Check:
         return self._make_verdict([*found.values()])
 
     def _make_verdict(self, rows):
-        """Return the Verdict for Rows, with questions to the author and without Rows of targets.
+        """Return the Verdict for a list of Rows, with questions to the author of the layer.
 
-        If all gradients are 0, all Rows become inconclusive.
+        A Row of an input that needs no gradient becomes a note. If all gradients are 0, all Rows
+        become inconclusive.
         """
         if self.is_all_zero and not any(row.right is False for row in rows):
             for row in rows:
@@ -218,7 +219,7 @@ class Check:
         return self.subject.backward(self.subject.copy_upstream(used), cache)
 
     def compare_gradient(self, name, gradient, used):
-        """Return the Row for a gradient, or None, of the outputs at the paths `used`."""
+        """Compare a gradient, or None, for the outputs at the paths `used`, and return the Row."""
         wanted, row = self.arrays[name].shape, Row(name)
         row.used = " and ".join(used) * (used != self.paths)
         if gradient is None:
@@ -272,8 +273,8 @@ class Check:
     def _compute_derivatives(self, used):
         """Return (columns, largest, {name: [Derivative]}) for the outputs at the paths `used`.
 
-        `columns` are the indices of these outputs. `largest` is the scale (`differences`) of the
-        largest derivative.
+        `columns` are the indices of these outputs. `largest` is the largest sum of magnitudes from
+        which a derivative is computed (the scale in npdl.study.check.differences).
         """
         columns = [self.paths.index(path) for path in used]
         largest = max((one.evaluate_level(0)[1, columns].sum()
@@ -284,7 +285,7 @@ class Check:
 
 
 def _uncertainty_key(row):
-    """Return a tuple by which Rows are sorted; the least certain Row has the largest."""
+    """Return the sort key of a Row, a tuple; a less certain Row has a larger key."""
     return row.is_question, len(row.unknown), row.error
 
 
@@ -297,17 +298,17 @@ def find_padding_rows(subject):
 
 
 def _entry_index(point):
-    """Return an index unchanged, and () for a direction, which is an array."""
+    """Return the index of an entry, or () if `point` is an array, a random direction."""
     return point if isinstance(point, tuple) else ()
 
 
 def select_component(gradient, point):
-    """Return the entry of a gradient at the index `point`, or its product with the direction."""
+    """Return a gradient's entry at the index `point`, or inner product with the array `point`."""
     return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
 
 
 def choose_entries(array, rng, entries=None):
-    """Return a list of the indices to compare, followed by random directions for a large array."""
+    """List the indices to compare; for a large array, some indices and then random directions."""
     indices = list(np.ndindex(array.shape))
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
         return indices

@@ -35,7 +35,7 @@ class InvalidFile(Exception):
 
 
 def load_class(questions, text, file, name):
-    """Run a student's file, and change the class of the questions' layers to its class `name`.
+    """Run a student's file, and make the layers in `questions` instances of its class `name`.
 
     questions  {case: question} (Exercise.make_questions)
     text       the content of the file, as bytes
@@ -52,7 +52,7 @@ def load_class(questions, text, file, name):
         text = describe_student_error(error, file)
         raise InvalidFile(f"the file can't be run: {text}") from error
     if not isinstance(found.get(name), type):
-        raise InvalidFile(f"the file has no class {name}")
+        raise InvalidFile(f"the file has no class {name}; define this class as in the exercise")
     for question in questions.values():
         question["layer"].__class__ = found[name]
 
@@ -172,7 +172,7 @@ def describe_difference(given, wanted):
 
 
 def format_reasons(points):
-    """Return [reason for each lost point], or [reason] if all points have the same one."""
+    """List the reason for each lost point, or one reason if it is the same for all points."""
     if len(set(points.values())) == 1:
         return [reason for reason in set(points.values()) if reason]
     return [f"{point}: {reason}" for point, reason in points.items() if reason]

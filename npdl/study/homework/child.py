@@ -60,8 +60,8 @@ def main():
 def _remove_answers(task):
     """Remove code of npdl that would give the answers.
 
-    This is the code for finite differences, and every `backward` that the solution of the exercise
-    doesn't call.
+    This is the code for finite differences, the solution of the exercise, and every `backward` that
+    the solution doesn't call.
     """
     called = set()
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code))

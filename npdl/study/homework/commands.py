@@ -82,5 +82,5 @@ def _grade(options):
         more = f" and {len(missing) - 9} more" * (len(missing) > 9)
         raise InputError(f"{', '.join(missing[:9])}{more} can't be graded; {options.grades}/"
                          "grades.csv says why; remove the cause, and grade into a new folder")
-    print(f"{options.grades} has grades.csv with a row, and feedback with a page, for each "
-          "submission")
+    print(f"{options.grades}/grades.csv has a row for each submission, and {options.grades}/"
+          "feedback has a page for each")

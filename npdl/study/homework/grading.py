@@ -91,7 +91,7 @@ class Grader:
 
 
 def total_grade(grades):
-    """Return one Grade with the points of all exercises, for {exercise: Grade}."""
+    """Return one Grade with the points of all exercises in {exercise: Grade}."""
     return Grade({f"{exercise}: {point}": reason for exercise, grade in grades.items()
                   for point, reason in grade.points.items()},
                  "; ".join(f"{exercise}: {grade.not_graded}"
@@ -99,7 +99,7 @@ def total_grade(grades):
 
 
 def format_feedback(name, grades):
-    """Return the feedback page of a student."""
+    """Return the text of a student's feedback page, with the reasons for lost points."""
     lines = [f"{name}: {total_grade(grades)}"]
     for exercise, grade in grades.items():
         lines += ["", f"{exercise}: {grade}"]

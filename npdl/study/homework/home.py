@@ -14,7 +14,7 @@ SEED = 0                # seed of the questions; it is 1 in class
 
 
 def find_problems(name):
-    """Return a text on the errors of a layer's file in the current folder, or "" for no error."""
+    """Test a layer's file in the current folder; return a text on its errors, "" if correct."""
     exercises, is_exam = read_homework(".")
     path, questions = Path(exercises[name].file).resolve(), exercises[name].make_questions(SEED)
     wanted = answers.run_layers(questions)
@@ -32,7 +32,7 @@ def find_problems(name):
 
 
 def blame_first_wrong(questions):
-    """Return the Blame of the first question with a wrong gradient, or None."""
+    """Run `blame` on test cases; return the first Blame that finds an error, or None."""
     for one in questions.values():
         with contextlib.suppress(SystemExit):           # the code may call sys.exit
             report = blame(one["layer"], *one["inputs"], **one["options"])

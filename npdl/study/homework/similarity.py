@@ -21,7 +21,7 @@ def normalise_methods(source, methods):
 
 
 def _normalise_function(function):
-    """Return the code of a function with numbers for names, without annotations and docstring."""
+    """Return a function's code with numbers for names and without annotations and docstring."""
     numbers = {}
     function.returns = None
     function.body = [line for line in function.body if not isinstance(line, ast.Expr)]

@@ -25,14 +25,15 @@ ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of cop
 def list_submissions(folder):
     """Return the submissions in a folder, {student: {file name: path}}.
 
-    A submission is a folder, a zip, or all files whose names, made by Canvas, begin with one
-    student. Raises InputError if there is no submission.
+    A submission is a folder, a zip, or all files of one student that Canvas has put into the folder
+    under its own names. Raises InputError if there is no submission.
     """
     found, folder = {}, Path(folder)
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         flat = FLAT.fullmatch(place.name) if place.is_file() else None
         if place.is_symlink() or not (flat or place.is_dir() or place.suffix.lower() == ".zip"):
-            print(f"{printable(place.name)} is skipped, because it is not a submission")
+            print(f"{printable(place.name)} is skipped, because it is not a folder, a zip or a "
+                  "file of Canvas")
             continue
         name = flat["student"] if flat else place.name.removesuffix(".zip")
         found.setdefault(printable(name), {})[flat["file"] if flat else place.name] = place
@@ -99,7 +100,8 @@ def _list_zip(prefix, file):
         with zipfile.ZipFile(file) as opened:
             entries = opened.infolist()
     except Exception as error:              # zipfile raises many types of exceptions
-        raise InvalidFile(f"{printable(prefix)} can't be read as a zip ({error})") from error
+        raise InvalidFile(f"{printable(prefix)} can't be read as a zip ({error}); hand in "
+                          "a new one") from error
     for entry in entries:
         path = entry.filename.replace("\\", "/")
         if not entry.is_dir() and _is_student_file(path):
@@ -113,7 +115,8 @@ def _read_limited(path, file, entry):
             source = zipfile.ZipFile(opened).open(entry) if entry else opened
             text = source.read(MOST_BYTES + 1)
     except Exception as error:              # a zip may be encrypted or damaged
-        raise InvalidFile(f"{path} can't be read ({error})") from error
+        raise InvalidFile(f"{path} can't be read ({error}); hand it in again") from error
     if len(text) > MOST_BYTES:
-        raise InvalidFile(f"{path} has more than {MOST_BYTES} bytes, which is the limit for a file")
+        raise InvalidFile(f"{path} has more than {MOST_BYTES} bytes, the limit for a file; remove "
+                          "data from it")
     return text

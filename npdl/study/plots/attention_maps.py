@@ -46,8 +46,8 @@ def plot_attention(run, title, text=None):
     ids, tokens = choose_tokens(run, text)
     longest = min(MOST_TOKENS, run.task.max_len)
     if not 1 <= len(ids) <= longest:
-        raise InputError(f"attention: the text has {len(ids)} tokens; give a --text that has 1 to "
-                         f"{longest}")
+        raise InputError(f"attention: the text has {len(ids)} tokens; give a --text with 1 to "
+                         f"{longest} tokens")
     _, cache = run.model.forward(ids[None])
     A = attentions(cache)[0]                            # A (L, H, S, S)
     future = np.triu(np.ones(A.shape[2:], bool), 1)

@@ -35,8 +35,8 @@ def _record_magnitudes(layer, name, found, value_of):
 def measure_flow(model, ids, targets, answer_mask):
     """Run forward and backward; return [(dotted name, activations, gradients)] of the layers.
 
-    Activations are the magnitudes |y| of a layer's outputs, as one vector. Gradients are those of
-    dL/dy for the summed loss L. Dropout, Identity, and layers that contain others are left out,
+    Activations are the magnitudes |y| of a layer's outputs, as one vector. Gradients are
+    |dL/dy| for the summed loss L. Dropout, Identity, and layers that contain others are left out,
     except for recurrent layers. The layers are in the order in which forward runs them.
     """
     names, activations, gradients = {}, {}, {}

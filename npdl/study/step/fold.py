@@ -18,7 +18,7 @@ def is_only_naming(node):
 
 
 def _is_plain(node):
-    """Return True for an expression such as x, cache.x, shape[1] or x.reshape(..), or a tuple."""
+    """Return True if an expression computes nothing: x, cache.x, x.reshape(..), or a tuple."""
     if isinstance(node, ast.Tuple):
         return all(map(_is_plain, node.elts))
     if isinstance(node, ast.Call):
@@ -32,7 +32,7 @@ def _is_plain(node):
 
 
 def is_shown(step):
-    """Return True if a Step is shown."""
+    """Return True if a Step (a statement that ran) is shown to the user."""
     marks = [write.mark for write in step.writes if write.mark is not None]
     if step.error is not None or any(mark.is_wrong for mark in marks):
         return True
@@ -45,7 +45,7 @@ def is_shown(step):
 
 
 def _is_folded(call):
-    """Return True if a Call, or one of its callers, is a helper of at most two statements."""
+    """Return True if a call, or a call around it, runs a helper of at most two statements."""
     while call is not None:
         name = call.code.co_name
         if call.parent is None or "forward" in name or "backward" in name:

@@ -33,7 +33,7 @@ class Mark:
 
     @property
     def text(self):
-        """Return the mark in words."""
+        """Return the mark in words, such as "right (relative error 1e-12)"."""
         error = f" (relative error {self.error:.0e})" if np.isfinite(self.error) else ""
         return WORDS[self.kind] + error
 
@@ -65,7 +65,7 @@ class Marks:
                     self._compare(step, write, is_wrong)
 
     def mark_line(self, file, number):
-        """Mark the values of a line as wrong, except for those that are known to be right."""
+        """Mark the values that a line writes as wrong, except for values marked as right."""
         for step in self.steps:
             if step.line.function.file == file and step.line.first_line == number:
                 for write in step.writes:
@@ -73,10 +73,10 @@ class Marks:
                         write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
 
     def _compare(self, step, write, is_wrong):
-        """Set the mark of a Write if its value is a gradient, or should be one by its name.
+        """Set the mark of a written value that is a gradient, or whose name says so, such as "dx".
 
-        The gradient may be the whole array, or a value that the statement assigned to a part of the
-        array or added to it.
+        The gradient may be the whole array, or only the value that the statement assigns to a part
+        of the array or adds to it, such as e in `dx[i] += e`.
         """
         for arrays in self._list_arrays(step, write):
             found = [self._find_nearest(array, step.call, write.name) for array in arrays]
@@ -92,10 +92,10 @@ class Marks:
                                       (expression.line or expression.function).node.lineno)
 
     def _find_nearest(self, array, call, name):
-        """Return (relative error, key) for forward's value whose gradient is nearest to an array.
+        """Return (relative error, key) of forward's value whose gradient is nearest to an array.
 
-        For the name "dz", the values of the variable z are compared. The result is (inf, None) if
-        there are none.
+        `name` is the array's variable. For "dz", all values of z are compared; for "return", the
+        arguments of forward. If forward has no such value, the result is (inf, None).
         """
         made = self.recording.call_of
         if name == "return":
@@ -119,7 +119,7 @@ class Marks:
         return best
 
     def _list_arrays(self, step, write):
-        """Return up to two lists of arrays: those that a Write holds, and those just computed."""
+        """Return up to two lists: the whole written arrays, and the values put into them."""
         keys = [] if isinstance(step.line.node, ast.Expr) else [
             k for k in step.keys if step.line.is_return
             or write.name in (given := self.oracle.assigned_variable(k), given.split("[")[0])]

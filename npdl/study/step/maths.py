@@ -31,7 +31,7 @@ SCRIPT = re.compile(r"([_^])([\w.]+|−\d|\([^()]*\))")
 
 
 class NoFormula(Exception):
-    """A statement has no formula."""
+    """A statement can't be written as a formula."""
 
 
 def format_text(node):
@@ -63,7 +63,7 @@ def _format_statement(node):
 
 
 def _format_expression(node):
-    """Return an expression as text with mathematical signs; (a = b) for a == b."""
+    """Return the formula of an expression, with parentheses around a comparison: (a = b)."""
     if isinstance(node, ast.Tuple):
         return ", ".join(map(_format_expression, node.elts))
     found = SIGN.sub(lambda sign: SIGNS[sign[0]], ast.unparse(node))
@@ -71,7 +71,7 @@ def _format_expression(node):
 
 
 class _Mathematics(ast.NodeTransformer):
-    """A transformer that removes parts without mathematical meaning, such as `cache.`.
+    """Removes the parts of a statement that have no mathematical meaning, such as `cache.`.
 
     Raises NoFormula for a statement that can't be written as a formula.
     """
@@ -173,7 +173,7 @@ class _Mathematics(ast.NodeTransformer):
         return ast.Call(ast.Name(name), [self.visit(a) for a in arguments], [])
 
     def _make_sum(self, head, value, axis):
-        """Return the node of "Σ_0 x": `head` is "Σ", and the last axis is not written."""
+        """Return the node of a sum: "Σ_0 x" for head "Σ" and axis 0, "Σ x" for the last axis."""
         over = ast.unparse(axis[0]) if axis else "-1"
         head, value = head if over == "-1" else f"{head}_{over}", self.visit(value)
         is_wide = isinstance(value, (ast.BinOp, ast.UnaryOp)) and not isinstance(value.op, ast.Pow)

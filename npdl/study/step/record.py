@@ -75,10 +75,10 @@ class Step:
 
 
 class StatementRewrite(Rewrite):
-    """A Rewrite that also calls the hook when a function begins, and after each statement.
+    """Rewrites a function so that the hook is called when it begins and after each statement, too.
 
-    Then the hook gets a negative number. watch.marked[~number] is the WatchedFunction that begins,
-    or the Statement that has run.
+    These calls pass a negative number to the hook. watch.marked[~number] is the WatchedFunction
+    that begins, or the Statement that has run.
     """
 
     def visit_FunctionDef(self, node):
@@ -100,7 +100,7 @@ class StatementRewrite(Rewrite):
             yield ast.copy_location(ast.Expr(self._make_report_call(self.line)), node)
 
     def _make_report_call(self, thing, value=None):
-        """Return a call of the hook for a function that begins, or for a Statement that has run."""
+        """Return the node of a hook call for a function that begins or a Statement that ran."""
         self.watch.marked.append(thing)
         number = ast.Constant(~(len(self.watch.marked) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [number, value or ast.Constant(None)], [])
@@ -173,13 +173,13 @@ class Recorder(Watch):
         return value
 
     def _find_recorded_frame(self, frame):
-        """Return the frame of the innermost recorded Call, beginning with this frame, or None."""
+        """Return this frame or its nearest calling frame that is recorded as a Call, or None."""
         while frame is not None and frame not in self.frames:
             frame = frame.f_back
         return frame
 
     def _add_call(self, function, frame):
-        """Add the Call of a function that begins."""
+        """Add a Call to the recording, for a function that begins to run in `frame`."""
         code, names = frame.f_code, dict(frame.f_locals)
         call = Call(self.phase, function, code, names, {
             name: names.get(name) for name in code.co_varnames[: code.co_argcount]})
@@ -207,7 +207,7 @@ class Recorder(Watch):
             step.reads[source] = shown
 
     def _add_step(self, line, value, frame):
-        """Add the Step of a Statement that has run; `value` is the returned value, or None."""
+        """Add a Step for a Statement that has run; `value` is what a return statement returned."""
         if frame is None:
             return
         call, names = self.frames[frame], dict(frame.f_locals)
@@ -228,7 +228,7 @@ class Recorder(Watch):
                 self._add_write(step, name, look_up_variable(name, names), "in place")
 
     def _start_step(self, call, line, names):
-        """Add a Step without its Writes, and return it."""
+        """Add a Step to the recording and return it; its list `writes` is still empty."""
         step = call.pending.pop(line, None) or Step(call, line)
         step.iterations = self._find_iterations(call, line, names)
         self.steps.append(step)
@@ -240,9 +240,10 @@ class Recorder(Watch):
         return step
 
     def _find_iterations(self, call, line, names):
-        """Return the loop variables around a Statement (`Step.iterations`), outer calls first.
+        """Return the values of the loop variables around a Statement, for Step.iterations.
 
-        If a loop has no integer variable, the number of earlier runs of the statement is used.
+        The loops of calling functions come first. For a loop without an integer variable, the value
+        is the number of earlier runs of the statement.
         """
         iterations = []
         for loop in line.loops if line is not None else ():
@@ -274,16 +275,16 @@ def look_up_variable(source, names):
 
 
 def remove_forward_backward(name):
-    """Return the name of a function without "forward" or "backward"."""
+    """Return a function's name without "forward" and "backward": "lstm" for "lstm_backward"."""
     parts = [p for p in name.split("_") if p not in ("", "call", "forward", "backward", "grad")]
     return "_".join(parts)
 
 
 def find_forward_calls(call, calls):
-    """Return the Calls of forward that belong to a Call of backward, the last one first.
+    """Return the Calls of forward whose gradients a Call of backward computes, the last one first.
 
-    These are the calls that returned an argument of backward, for example the cache. If there are
-    none, the object keeps its cache in self, and all calls of its forward are returned.
+    They are the calls that returned an argument of backward, for example the cache. If no call did,
+    the object keeps its cache in self, and all calls of this object's forward are returned.
     """
     name = remove_forward_backward(call.code.co_name)
     own = [other for other in reversed(calls) if other.phase == "forward"

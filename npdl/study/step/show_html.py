@@ -46,7 +46,7 @@ class _Data:
         self.numbers, self.functions, self.calls, self.arrays = {}, [], [], []
 
     def add_entry(self, found, key, entry):
-        """Return the index of a key's entry in the list `found`; append entry() if it is new."""
+        """Return the index of a key's entry in the list `found`; append entry() for a new key."""
         if key not in self.numbers:
             made = entry()                              # this may add other entries first
             self.numbers[key] = len(found)
@@ -119,7 +119,7 @@ def _format_lines(function):
 
 
 def _shorten_path(filename):
-    """Return a path such as "npdl/losses.py" for a file of npdl, or the name of another file."""
+    """Return a short path: "npdl/losses.py" for a file of npdl, else the file's name alone."""
     path = Path(filename)
     is_npdls = filename.startswith(NPDL)
     return path.relative_to(Path(NPDL).parent).as_posix() if is_npdls else path.name

@@ -12,7 +12,7 @@ COLOURS = {"right": GREEN, "upstream": YELLOW, "wrong": RED}
 
 
 def print_walk(walk, phases):
-    """Print every step of a Walk."""
+    """Print the shown statements of a Walk with their arrays, by default to sys.stdout."""
     is_coloured = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
                    and os.environ.get("TERM") != "dumb")
 

@@ -42,11 +42,11 @@ class Walk:
     notes: list = field(default_factory=list)
 
     def show(self, phases=PHASES):
-        """Print every statement with its arrays."""
+        """Print the statements with their arrays to a text file, by default sys.stdout."""
         print_walk(self, phases)
 
     def to_html(self, path, phases=PHASES):
-        """Write an interactive page to a file and return its path. The page needs no other file."""
+        """Write an interactive page, which needs no other file, to `path`, and return `path`."""
         return write_text(path, format_page(self, phases))
 
     def _repr_html_(self):
@@ -54,14 +54,15 @@ class Walk:
 
     def __repr__(self):
         names = ", ".join(row.name for row in self.finals if row.right is False)
-        wrong = f", wrong: the gradients of {names}" if names else ""
-        return (f"{self.title}: {len(self.steps())} statements{wrong}; .show() prints them, "
-                ".to_html(path) writes a page")
+        wrong = f", wrong gradients: {names}" if names else ""
+        return (f"{self.title}: {len(self.steps())} statements{wrong}; print them with .show(), or "
+                "write a page with .to_html(path)")
 
     def steps(self, phases=PHASES):
-        """Return the steps that are shown, as npdl.study.step.fold decides.
+        """Return the list of the statements that are shown, each a Step.
 
-        If it leaves out all steps of a phase, all steps that wrote an array are shown.
+        npdl.study.step.fold selects them. If it selects no statement of a phase, all statements of
+        this phase that wrote an array are shown.
         """
         found = []
         for phase in phases:
@@ -109,7 +110,7 @@ def step(layer, *inputs, **options):
 
 
 def _walk_forward(title, layer, inputs, options, error):
-    """Return the Walk through forward alone, if preparing a check raised the exception `error`."""
+    """Return a Walk of forward alone, after the preparation of a check raised `error`."""
     def forward():
         return layer.forward(*inputs, **options)
 
@@ -123,7 +124,7 @@ def _walk_forward(title, layer, inputs, options, error):
 
 
 def _mark_steps(walk, runs, is_wrong):
-    """Mark the values of backward as right or wrong, and the incorrect line that `blame` finds."""
+    """Mark the values of backward as right or wrong; if `is_wrong`, add the answer of `blame`."""
     report = blame_subject(runs.subject, other_inputs=False) if is_wrong else None
     with silence_warnings():
         marks = Marks(walk.recording, runs, is_wrong)
@@ -133,5 +134,6 @@ def _mark_steps(walk, runs, is_wrong):
         place = f"line {report.line} in {report.function}: " if report.line else ""
         walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
     if runs.budget.is_spent:
-        walk.notes.append(f"some lines are not compared, because the limit of {WORK} computed "
-                          "values is reached; all gradients are compared")
+        walk.notes.append(f"the values of some lines are not compared with true gradients, because "
+                          f"the limit of {WORK} computed values is reached; the gradients that "
+                          "backward returns are all compared")

@@ -27,7 +27,7 @@ def draw_direction(shape):
 
 
 def normalise_name(name):
-    """Return "xhat" for each of self.x_hat, cache['x_hat'] and x_hat[t], to compare names."""
+    """Return a variable's bare name: "xhat" for self.x_hat, cache['x_hat'] and x_hat[t]."""
     key = KEY.match(name)
     return (key[1] if key else name.split("[")[0].split(".")[-1]).replace("_", "")
 
@@ -46,11 +46,11 @@ def guess_variables(name):
 
 
 class Oracle:
-    """Compares arrays with the true gradients of the values that the forward of Runs computes.
+    """Compares arrays with the true gradients of all values that forward computes.
 
-    values       {key: array} of these values; the key of an expression's value in its second run is
-                 (number of the expression, 1)
-    expressions  the list of Expressions; their numbers are the indices
+    values       {key: array} of these values; a key is (number, occurrence), so (7, 1) is the value
+                 that expression 7 has when it runs for the second time
+    expressions  the list of Expressions; the number in a key is an index of this list
     """
 
     def __init__(self, runs):
@@ -62,7 +62,7 @@ class Oracle:
             self.sizes[value.size].append(key)
 
     def inner_product(self, key):
-        """Return the inner product of a value's true gradient and its random direction, or NaN."""
+        """Return the inner product of `key`'s true gradient with a random direction, or NaN."""
         if key not in self.inner_products:
             u = draw_direction(self.values[key].shape)
             self.inner_products[key] = np.nan
@@ -83,7 +83,7 @@ class Oracle:
         return names[key[1] % len(names)] if names else ""
 
     def relative_error(self, key, value):
-        """Return the relative error of `value` as the gradient of forward's value `key`.
+        """Return the relative error of `value`, compared with the true gradient of `key`.
 
         The error is inf if the shapes differ, and NaN if the true gradient is unknown.
         """
@@ -101,7 +101,7 @@ class Oracle:
         return any(self.relative_error(key, value) <= CLOSE for key in keys)
 
     def find_expression(self, value):
-        """Return the expression of forward with the gradient `value` or `value.T`, or ""."""
+        """Return the source of forward's expression with gradient `value` or `value.T`, or ""."""
         for key in self.sizes.get(value.size, ()):
             if self.runs.budget.is_spent:
                 break

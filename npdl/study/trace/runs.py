@@ -69,7 +69,7 @@ class Runs:
     """Runs a layer with one upstream gradient; each run spends a part of the budget.
 
     check   a Check (npdl.study.check.verdicts) of the layer, with its numerical gradients
-    used    paths of outputs, such as ["0"]; the upstream gradients of all others are 0
+    used    paths of outputs, such as ["0"]; all other outputs have the upstream gradient 0
     truth   {name: true gradient}, set by `set_truth`; unknown entries are NaN
     watch   the Watch of the functions of the layer
     """
@@ -85,7 +85,10 @@ class Runs:
 
     @contextlib.contextmanager
     def _watch_block(self, what, options):
-        """Watch the block; spend its cost, the number of values that the first such run needed."""
+        """Watch the values in the block, and subtract the cost of the block from the budget.
+
+        The cost is the number of values that the first block with this `what` has computed.
+        """
         before = self.watch.work
         try:
             if options or what not in self.costs:
@@ -116,16 +119,16 @@ class Runs:
             found[name], float) for name, array in self.arrays.items()}
 
     def set_truth(self, wrong):
-        """Set `truth`: numerical gradients for the names in `wrong`, computed ones for others."""
+        """Set `truth` to backward's gradients, but to numerical ones for the names in `wrong`."""
         self.truth = self.compute_gradients() | {
             name: self.check.numerical_gradient(name, self.used) for name in wrong}
 
     def find_wrong(self, gradients):
-        """Return the set of the names whose gradient in {name: gradient} differs from the truth."""
+        """Return the set of the names in {name: gradient} whose gradient is not the true one."""
         return {name for name, true in self.truth.items() if not _is_right(gradients[name], true)}
 
     def is_correctable(self, gradients, free):
-        """Return True if some sum of scaled columns of `free` corrects all gradients.
+        """Return True if a linear combination of the columns of `free` corrects all gradients.
 
         gradients  {name: gradient}
         free       a matrix; each column is a change of all entries of all gradients
@@ -133,13 +136,13 @@ class Runs:
         is_shaped = all(gradients[name].shape == true.shape for name, true in self.truth.items())
         return is_shaped and solve_linear(free, self.compute_residual(gradients))[2]
 
-    def mask_rows(self, names):
-        """Return a mask of the residual's entries, True for those of the named gradients."""
+    def make_gradient_mask(self, names):
+        """Return a mask for compute_residual(), True at the entries of the named gradients."""
         return np.concatenate([np.full(true.size, name in names)
                                for name, true in self.truth.items()])
 
     def compute_residual(self, gradients):
-        """Return the true minus the given gradients as one vector; unknown entries are 0."""
+        """Return the true gradients minus the given ones as a vector, 0 at unknown entries."""
         parts = []
         for name, true in self.truth.items():
             have = gradients[name]

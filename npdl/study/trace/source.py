@@ -50,7 +50,7 @@ def compile_definition(code, node, owner):
 
 
 def find_code(compiled, qualname):
-    """Return the code object with a qualified name inside of a compiled module, or None."""
+    """Return the code object in a compiled module that has this qualified name, or None."""
     inner = [constant for constant in compiled.co_consts if inspect.iscode(constant)]
     return next((c for c in inner if c.co_qualname == qualname), None) or next(
         filter(None, (find_code(c, qualname) for c in inner)), None)
@@ -83,7 +83,7 @@ def replace_line(line, new):
 
 
 def _find_position(tree, statement):
-    """Return (list, index) of the list of statements in a tree that contains a statement."""
+    """Return the list that contains a statement in a tree, and the index of the statement."""
     blocks = (block for node in ast.walk(tree) for _, block in ast.iter_fields(node))
     return next((block, block.index(statement)) for block in blocks
                 if isinstance(block, list) and statement in block)

@@ -22,7 +22,7 @@ class Statement:
     function     the WatchedFunction that contains it
     node         its syntax node
     loops        the syntax nodes of the loops around it
-    expressions  the numbers of the Expressions that it assigns, returns or passes to a call
+    expressions  the indices in Watch.expressions of the values that it assigns, returns or passes
     first_line   the line number at which the statement begins
     last_line    the line number at which it ends; for a loop or a branch, the end of its header
     is_return    True for a return statement
@@ -124,7 +124,7 @@ class Expression:
 
 
 def describe_function(code):
-    """Return a WatchedFunction with an empty list `functions`, or None if there is no source.
+    """Return the WatchedFunction of a code object, or None without source; `functions` is empty.
 
     linecache reads the source, so this works for the cell of a notebook, too.
     """

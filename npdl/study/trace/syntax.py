@@ -39,7 +39,7 @@ def clone_tree(tree, target=None, new=None):
 
 
 def is_pass_through(node, parts):
-    """Return True for a statement such as `return dx` or `x, h = cache.x, cache.h`.
+    """Return True if a statement only passes values on: `return dx`, `x, h = cache.x, cache.h`.
 
     `parts` are the syntax nodes of the values that it returns, unpacks or stores.
     """
@@ -67,7 +67,7 @@ def find_expressions(node):
     """Yield a pair (expression, is_value) for each expression of a statement.
 
     `is_value` is True if the statement assigns or returns the expression, or passes it as the last
-    argument of a call. It is False for others, such as an index or a condition.
+    argument of a call. It is False, for example, for an index or a condition.
     """
     value = getattr(node, "value", None)
     if isinstance(node, (ast.For, ast.While, ast.If)):
@@ -104,7 +104,7 @@ def walk_subexpressions(node, parent=None, is_index=False):
 
 
 def swap_items(nodes):
-    """Yield copies of a list in which two of the first six items have changed expressions."""
+    """Yield copies of a list, in each of which two of the first six items are swapped."""
     for i, j in itertools.combinations(range(min(len(nodes), 6)), 2):
         items = list(nodes)
         items[i], items[j] = items[j], items[i]

@@ -36,7 +36,7 @@ def read_target(target):
 
 
 class Rewrite(ast.NodeTransformer):
-    """A transformer that puts the hook around the expressions of one function."""
+    """Rewrites one function so that the hook, a Watch, receives the values of its expressions."""
 
     def __init__(self, watch, function):
         self.watch, self.function, self.line = watch, function, None
@@ -47,7 +47,7 @@ class Rewrite(ast.NodeTransformer):
                         if isinstance(value, (ModuleType, type, FunctionType))} | {"self", "cls"}
 
     def rewrite_definition(self):
-        """Return the rewritten definition; the arguments are passed to the hook, too."""
+        """Return the rewritten definition, which also passes the arguments to the hook."""
         return ast.fix_missing_locations(ast.copy_location(
             self.visit_FunctionDef(self.node), self.function.node))
 
@@ -77,7 +77,7 @@ class Rewrite(ast.NodeTransformer):
         return super().visit(node)
 
     def surround_statement(self, node):
-        """Yield a statement, and after `z *= e` also `z = hook(n, z)`."""
+        """Yield a statement. After an update such as `z *= e`, also yield `z = hook(n, z)`."""
         yield node
         if isinstance(node, ast.AugAssign) and not isinstance(
                 node.op, ast.Add) and not isinstance(node.target, ast.Attribute):
@@ -122,7 +122,7 @@ class Rewrite(ast.NodeTransformer):
         return getattr(call.func, "id", getattr(call.func, "attr", "")) in self.watch.watched_names
 
     def _hook_parts(self, node):
-        """Put the hook around the parts of a node, except for called functions and indices."""
+        """Return a node with the hook around its operands and arguments, but not around indices."""
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)
@@ -146,12 +146,12 @@ class Rewrite(ast.NodeTransformer):
 
 
 class Watch:
-    """Watches the functions that `work()` calls, from a call of `start` to a call of `stop`.
+    """Records or changes the values that functions compute between `start` and `stop`.
 
-    functions       the WatchedFunctions; those of npdl are included only if `npdls` is True
-    expressions     the list of Expressions; the number in a key is an index of this list
+    functions       the WatchedFunctions that `work()` calls; without npdl's if `npdls` is False
+    expressions     all their Expressions; the number in a key is an index of this list
     without_source  the names of the functions whose source wasn't found
-    work            the number of values computed so far; a large array counts once for 256 entries
+    work            the number of values computed so far; 256 entries of an array count as one
     """
 
     rewriter = Rewrite              # the class that puts the hook into a function
@@ -215,9 +215,9 @@ class Watch:
             self.is_hooked = False
 
     def __call__(self, number, value, into=False):
-        """Record a value, and return it or the value that replaces it: this is the hook.
+        """Record a value, and return it or its replacement. Rewritten functions call this hook.
 
-        If `into` is True, the new value is written into the array `value`.
+        If `into` is True, the replacement is written into the array `value`.
         """
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if number not in self.only:
@@ -258,7 +258,7 @@ class Watch:
 
 @contextlib.contextmanager
 def run_profiled(called):
-    """Run the block with the profiling function called(frame, event, _) (sys.setprofile)."""
+    """Call called(frame, event, _) when a function in the block begins or ends (sys.setprofile)."""
     before = sys.getprofile()
     sys.setprofile(called)
     try:
@@ -269,7 +269,7 @@ def run_profiled(called):
 
 @functools.lru_cache(maxsize=4096)
 def _is_watched_code(code, npdls):
-    """Return True for a student's function, and for one of npdl's layers if `npdls` is True."""
+    """Return True for a student's function, or if `npdls` is True, also for npdl's layers."""
     if code.co_name[0] == "<":                          # a lambda, a comprehension
         return False
     name = code.co_filename

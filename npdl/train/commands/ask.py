@@ -27,7 +27,7 @@ def check_equations(run):
 
 
 def encode_question(run, question):
-    """Return the ids of a question such as "5 + 7 =" or "5+7=", after BOS.
+    """Return the ids of BOS and of a question such as "5 + 7 =" or "5+7=".
 
     Raises InputError for a question that is not an equation of the run's vocabulary.
     """

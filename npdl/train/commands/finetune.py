@@ -7,9 +7,9 @@ result is the folder of a run, for ask, generate and plot.
 
 A run is fine-tuned on another operator, modulus or text. The new operator replaces the old one, and
 the new modulus can't be larger. A real model is fine-tuned on a text. It is a folder with
-config.json and model.safetensors, or a .gguf file, of a GPT-2, Llama, Mistral or Qwen2; its files
-don't change. --merge adds the adapters to a real model, and writes it as a folder that transformers
-loads.
+config.json and model.safetensors, or a .gguf file, of a GPT-2, Llama, Mistral, Qwen2 or Qwen3; its
+files don't change. --merge adds the adapters to a real model, and writes it as a folder that
+transformers loads.
 
   python -m npdl finetune runs/gpt-p31-plus-seed0 --operator - --out runs/minus
   python -m npdl finetune runs/gpt-p31-plus-seed0 --p 29 --bits 4 --block 64 --out runs/q
@@ -79,7 +79,8 @@ def run(options):
     source, merging = overrides.pop("run"), overrides.pop("merge")
     adapters = {name: overrides.pop(name) for name in vars(Adapters()) if name in overrides}
     if (source is None) != resume:
-        raise InputError("give the folder of the run to fine-tune, or --resume and --out")
+        raise InputError("give the folder of the run to fine-tune, or --resume with --out, "
+                         "but not both")
     if merging:
         return merge(source, out, overrides | adapters, **train_options)
     base = None
@@ -160,7 +161,7 @@ def start_from_run(source, overrides, adapters, quiet):
     base = runs.load_run(source)
     config = finetune_config(base, adapters, {"threads": THREADS, **overrides}, source)
     if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:
-        note("neither --operator nor --p is given, so the adapters learn the equations of "
+        note("--operator and --p are not given, so the adapters learn the same equations as "
              f"{source}")
     return config, base.model.state_dict()
 

@@ -1,6 +1,6 @@
 """Continue a prompt with a trained model: a run's folder, or a real model.
 
-A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, SmolLM2): a folder with
+A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, Qwen3, SmolLM2): a folder with
 config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is printed as it is
 generated. An LSTM summarises the whole text in its state. The other models attend to at most as
 many tokens as they were trained on (the window). If the text becomes longer, the oldest tokens are
@@ -102,7 +102,7 @@ class Source:
         """Return the ids of a prompt. With `chat`, the prompt may be a list of the turns so far."""
         words, prompt = self.words, prompt or ""
         if chat and self.kind != "model":
-            raise InputError("--chat is for real models; this folder holds a run of npdl")
+            raise InputError("--chat is for real models, but this is a run of npdl; leave it out")
         if self.kind == "model":
             return words.encode_chat(prompt) if chat else words.encode_prompt(prompt)
         if self.kind == "arithmetic":
@@ -123,7 +123,7 @@ class Source:
         return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
 
 
-def open_source(path):
+def load_source(path):
     """Return the Source of a run's folder, a model's folder or a .gguf file."""
     if is_model(path):
         loaded = load(path, tokenizer=True)
@@ -156,7 +156,8 @@ def generate(source, prompt=None, method="greedy", on_token=None, **settings):
     for field in dataclasses.fields(chosen):
         owner = next(name for name, group in METHODS.items() if group == field.metadata["group"])
         if field.name in settings and owner not in ("greedy", method):
-            raise InputError(f"{option_name(field.name)} is for --method {owner}, not {method}")
+            raise InputError(f"{option_name(field.name)} is for --method {owner}, not {method}; "
+                             "leave it out")
     ids, model, eos = source.encode(prompt, chosen.chat), source.model, source.ends
     tokens = TOKENS[source.kind] if chosen.tokens is None else chosen.tokens
     options = {"first": [source.words.bos]} if source.kind == "dates" else {}
@@ -193,7 +194,7 @@ class TextPrinter:
         self.prefix = ""
 
     def describe_speed(self):
-        """Return a text with the time of the first token, and the speed of the others."""
+        """Return a text with the time until the first token, and the speed after it."""
         start, first, *_, last = [*self.times, self.times[-1]]
         count = len(self.times) - 1
         rate = f", then {(count - 1) / (last - first):.1f} a second" if last > first else ""
@@ -203,7 +204,7 @@ class TextPrinter:
 def run(options):
     """Print the continuations of the prompts in the options, and return the exit status."""
     options = vars(options)
-    source, prompts = open_source(options.pop("run")), options.pop("prompts")
+    source, prompts = load_source(options.pop("run")), options.pop("prompts")
     if "chat" in options:
         turns = []
         for turn in prompts or read_turns():

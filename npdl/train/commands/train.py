@@ -53,7 +53,7 @@ def run_script(train, model, description, arguments=None):
 
 
 def split_options(options):
-    """Return ({setting: value}, the folder in --out or None, {argument of `train`: value})."""
+    """Return (settings, folder of --out or None, arguments of `train`) from the parsed options."""
     overrides = vars(options)
     train_options = {name: overrides.pop(name) for name in ("resume", "for_steps", "quiet")}
     return overrides, overrides.pop("out"), train_options
@@ -73,7 +73,7 @@ def add_process_options(parser, folder):
 
 
 def _find_config(overrides, model, out, resume):
-    """Return (Config, folder) of the run that the options describe, or that they resume."""
+    """Return (Config, folder) of the run that the options begin or resume."""
     model = overrides.get("model", model)
     if not resume:
         config = new_config(model, {"threads": THREADS, **overrides})

@@ -65,7 +65,7 @@ class Architecture:
                          else "embed_tokens.weight")
 
     def make_model(self, dtype="float32"):
-        """Return the model without its parameters, which take no memory until they are set."""
+        """Return the model. Its parameters are zeros, which take no memory until they are set."""
         make = GPT2 if self.kind == "gpt2" else Llama
         model = make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
         if self.kind == "gpt2":
@@ -161,7 +161,7 @@ class Architecture:
         """Raise InputError unless a setting has its usual value or is absent."""
         value = (self.values if values is None else values).get(name)
         if value not in (usual, None):
-            self._reject(name, value, f"{usual}; use another model")
+            self._reject(name, value, f"{usual}")
 
     def _reject(self, name, value, supported):
         given = "missing" if value is None else f"{str(value)[:40]!r}"

@@ -43,7 +43,7 @@ from npdl.layers.recurrent import LSTM, RNN
 
 
 def to_torch(layer, style="course"):
-    """Return {torch's name: NumPy array, contiguous} for every parameter of `layer`.
+    """Return {torch's name: contiguous NumPy array} for every parameter of `layer`.
 
     An embedding matrix that two layers share (weight tying) is returned under both names, as in
     torch. Raises InputError for a layer without a counterpart in torch.
@@ -60,7 +60,7 @@ def to_torch(layer, style="course"):
 
 
 def from_torch(layer, arrays, style="course"):
-    """Write PyTorch's arrays into the parameters of `layer`, converted to their dtype.
+    """Write PyTorch's arrays into the parameters of `layer`, converted to the parameters' dtype.
 
     Raises InputError, and changes nothing, if names or shapes differ, if an array is not of floats,
     if a number is too large for the dtype, or if the two arrays of a shared embedding matrix
@@ -79,7 +79,7 @@ def from_torch(layer, arrays, style="course"):
         for param, value in zip(params, data, strict=True):
             _, before = values.setdefault(id(param), (param, value))
             if not np.array_equal(before, value, equal_nan=True):
-                raise InputError(f"{names[0]!r} and another array belong to one "
+                raise InputError(f"array {names[0]!r} and another array belong to one "
                                  "parameter (tied weights), but differ; give equal arrays")
             largest = np.abs(value[np.isfinite(value)]).max(initial=0)
             if largest > np.finfo(param.data.dtype).max:
@@ -104,12 +104,12 @@ def _find_conversions(layer, path, style):
             return
     if any(isinstance(value, Param) for value in vars(layer).values()):
         raise InputError(f"{path or 'the layer'}: npdl can't convert a {type(layer).__name__} to "
-                         f"PyTorch with style={style!r}")
+                         f"PyTorch with style={style!r}; try the other style")
     for name, child in layer.children():
         yield from _find_conversions(child, f"{path}.{name}" if path else name, style)
 
 
-def _keep(*data):
+def _unchanged(*data):
     return list(data)
 
 
@@ -119,7 +119,7 @@ def _transpose(*data):
 
 def _convert_plain(layer, prefix=""):
     """Yield the conversions of a layer whose Params have one array each in torch (NAMES)."""
-    convert = _transpose if isinstance(layer, Linear) else _keep
+    convert = _transpose if isinstance(layer, Linear) else _unchanged
     for ours, theirs in NAMES.items():
         param = getattr(layer, ours, None)
         if isinstance(param, Param):

@@ -52,18 +52,18 @@ class Pretrained:
 
 def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=False,
          tokenizer=False):
-    """Load the model in a folder or a GGUF file.
+    """Load the model in a folder or a GGUF file, and return a Pretrained.
 
     All parameters are frozen; model.set_trainable(True) unfreezes them. float32 arrays are
     memory-mapped, and others are converted to `dtype` one by one. With `bits`, each linear layer is
     quantized (QuantLinear) while it is read, so the layers are never all in memory in full
-    precision. With `tokenizer`, the tokenizer is read first, so that the arrays can use the
-    memory that it releases. Raises InputError or CheckpointError for files that are damaged or not
+    precision. With `tokenizer`, the tokenizer is read first, so that the arrays can use the memory
+    that reading it releases. Raises InputError or CheckpointError for files that are damaged or not
     supported.
     """
     require_dtype(dtype)
     pretrained = open_model(path)
-    specs = _check_arrays(pretrained.architecture, pretrained.weights,
+    specs = _checked_specs(pretrained.architecture, pretrained.weights,
                           np.dtype(dtype).itemsize if bits is None else 0)
     if tokenizer:
         pretrained.tokenizer  # noqa: B018  (reads it, or raises)
@@ -184,10 +184,11 @@ def _find_files(folder):
     return shards
 
 
-def _check_arrays(architecture, weights, itemsize):
+def _checked_specs(architecture, weights, itemsize):
     """Return the architecture's ArraySpecs. Raise InputError if the files don't fit them.
 
-    The arrays must have their names and shapes, and fit into this machine's memory.
+    The files must have arrays with the names and shapes of the ArraySpecs. The parameters, with
+    `itemsize` bytes for each entry, must fit into this machine's memory.
     """
     where, shapes, specs = architecture.where, weights.shapes, []
     for spec in architecture.array_specs():

@@ -78,12 +78,13 @@ class GGUFWeights:
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
-            raise ValueError(f"{name!r} has rows of {shape[-1]} values, not a multiple of {block}")
+            raise ValueError(f"array {name!r} has rows of {shape[-1]} values, not a multiple of "
+                             f"{block}")
         row = shape[-1] // block * size
         end = start + math.prod(shape[:-1]) * row
         if end > self.size:
-            raise ValueError(f"{name!r} ends at byte {end:,} of {self.size:,}: the file is cut "
-                             "short, or its header is wrong")
+            raise ValueError(f"array {name!r} ends at byte {end:,} of {self.size:,}: the file is "
+                             "cut short, or its header is wrong")
         return kind, row, start
 
     def read_array(self, name, dtype, mapped=False):
@@ -145,8 +146,8 @@ class GGUFWeights:
     def _find_rope_scaling(self, kind):
         """Return the setting rope_scaling in the form of a config.json.
 
-        The file of a Llama 3.1 to 3.3 contains only the divisors of the rotary frequencies. They
-        must be those of a Llama3Scaling with the settings of these models.
+        The file of a Llama 3.1 to 3.3 contains only the divisors of the rotary frequencies. Raises
+        InputError unless a Llama3Scaling with the settings of these models has the same divisors.
         """
         factor = self.metadata.get(f"{kind}.rope.scaling.factor")
         scaling = self.metadata.get(f"{kind}.rope.scaling.type", "linear" if factor else "none")
@@ -193,12 +194,12 @@ def _hugging_face_name(name):
 
 
 def _read_header(data):
-    """Return (metadata, [(name, shape, type, offset)], start of the arrays) of a file's bytes."""
+    """Return (metadata, [(name, shape, type, offset)], first byte of the arrays) of a file."""
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
     if version not in (2, 3):
-        raise ValueError(f"its version is {version}; supported: 2, 3")
+        raise ValueError(f"it has version {version} of GGUF; supported: 2, 3")
     check_count(arrays, "arrays")
     check_count(values, "settings")
     metadata, at = {}, 24
@@ -211,10 +212,10 @@ def _read_header(data):
         name, at = _read_string(data, at)
         (axes,) = struct.unpack_from("<I", data, at)
         if not 1 <= axes <= 4:
-            raise ValueError(f"{name!r} has {axes} axes")
+            raise ValueError(f"array {name!r} has {axes} axes; supported: 1 to 4")
         *shape, kind, offset = struct.unpack_from(f"<{axes}QIQ", data, at + 4)
         if not all(shape):
-            raise ValueError(f"{name!r} is empty")
+            raise ValueError(f"array {name!r} is empty")
         entries.append((name, tuple(shape[::-1]), kind, offset))
         at += 16 + 8 * axes
     unit = metadata.get("general.alignment", 32)
@@ -259,6 +260,6 @@ def _read_value(data, at, kind):
 def _read_scalars(data, at, kind, count):
     """Return (list of the scalars at byte `at`, start of the next value)."""
     if kind not in SCALARS:
-        raise ValueError(f"a value of the unknown type {kind}")
+        raise ValueError(f"a value has the unknown type {kind}")
     dtype = np.dtype(SCALARS[kind])
     return np.frombuffer(data, dtype, count, at).tolist(), at + count * dtype.itemsize

@@ -79,7 +79,8 @@ class Tokenizer:
     def make_stream_decoder(self, before):
         """Return a function that decodes the ids after `before`, one in each call.
 
-        A call returns the text that its id completes, or "". A call without an id ends the text.
+        A call returns the text that its id completes, or "". A last call without an id returns the
+        rest of the text.
         """
         ids = [int(i) for i in before[-4:]]     # a few, because spaces depend on neighbours
         shown = self.decode(ids)
@@ -126,8 +127,8 @@ def read_tokenizer(path, architecture, weights):
     """Return the Tokenizer of a model folder, or of a GGUF file, whose metadata `weights` reads."""
     require_package("tokenizers", "a model's tokenizer", "use npdl's own models")
     path = Path(path)
-    with _convert_errors(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
-                         "download them again, else use another model"):
+    with _convert_errors(f"the tokenizer of {path} cannot be used ({{}}); if the files are damaged"
+                         ", download them again, else use another model"):
         tokenizer = (_tokenizer_from_gguf(weights.metadata) if hasattr(weights, "metadata")
                      else _tokenizer_from_folder(path, architecture.kind))
     tokenizer.ends = tokenizer.ends or _valid_ids(architecture.values.get("eos_token_id"))
@@ -165,7 +166,7 @@ def render_chat(template, messages, special):
         raise ValueError(message)
 
     class Generation(Extension):
-        """Keeps the text in {% generation %} .. {% endgeneration %}, the model's own words."""
+        """Accepts {% generation %} .. {% endgeneration %}, which mark the model's own words."""
 
         tags = {"generation"}
 
@@ -206,7 +207,7 @@ def _load_rules(folder, kind, settings):
         if rules.token_to_id("<|endoftext|>") is not None:
             rules.add_special_tokens(["<|endoftext|>"])
         return rules
-    raise InputError(f"{folder} holds no {TOKENIZER} (nor {VOCABULARY} and {MERGES} of GPT-2); "
+    raise InputError(f"{folder} holds no {TOKENIZER} (or, for GPT-2, {VOCABULARY} and {MERGES}); "
                      "download it with the model")
 
 
@@ -235,7 +236,7 @@ def _tokenizer_from_folder(folder, kind):
 def add_tokens(rules, tokens):
     """Add `tokens`, a list of (id, text, is special), unless they exist already.
 
-    An id of None stands for any id. Raises ValueError if a token doesn't get its id.
+    If an id is None, any id is allowed. Raises ValueError if a token doesn't get its id.
     """
     from tokenizers import AddedToken
 
@@ -302,7 +303,7 @@ def _tokenizer_from_gguf(about):
 
     kind, split = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
     if kind != "gpt2" or split not in SPLIT_PATTERNS:
-        raise InputError(f"the file's tokenizer has model {str(kind)[:20]!r} and pre-tokenizer "
+        raise InputError(f"the GGUF file has a tokenizer {str(kind)[:20]!r} with pre-tokenizer "
                          f"{str(split)[:20]!r}; supported: 'gpt2' with one of "
                          f"{', '.join(SPLIT_PATTERNS)}; or use a folder with {TOKENIZER}")
     tokens, kinds, merges = (about.pop(f"tokenizer.ggml.{name}")
@@ -315,7 +316,7 @@ def _tokenizer_from_gguf(about):
         if place is not None and 0 <= place < len(tokens):
             special[name] = tokens[place]
     if about.get("tokenizer.ggml.add_eos_token"):
-        raise InputError("the file's tokenizer has add_eos_token, which npdl does not support; use "
+        raise InputError("the GGUF file has add_eos_token, which npdl does not support; use "
                          f"a folder with {TOKENIZER}")
     begins = about.get("tokenizer.ggml.add_bos_token", split == "llama-bpe")   # as llama.cpp does
     begin = special.get("bos_token") if begins else None

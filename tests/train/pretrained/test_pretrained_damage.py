@@ -69,7 +69,7 @@ BAD = {                             # {what the line mentions: the damage}
     "nested too deeply": text("config.json", "[" * 10**5),
     "model_type is 'bert'; npdl has gpt2": setting(model_type="bert"),
     "layers.2.input_layernorm.weight is not in": setting(num_hidden_layers=10**6),
-    "has shape (320, 32) in the files; the settings": setting(hidden_size=2**23),
+    "has shape (320, 32) in the files, but the settings": setting(hidden_size=2**23),
     "files; the settings need (30, 32)": setting(num_attention_heads=3),
     "head_dim is '0'; supported": setting(num_attention_heads=64),
     "hidden_size is '16777216'; supported: an integer": setting(hidden_size=2**24),
@@ -95,7 +95,7 @@ BAD = {                             # {what the line mentions: the damage}
     "q_norm.weight is an array that npdl's llama does not have":
         array(lambda _: np.ones(4), "model.layers.0.self_attn.q_norm.weight"),
     "holds no tokenizer.json": without("tokenizer.json"),
-    "its tokenizer cannot be used": text("tokenizer.json", "hello"),
+    "cannot be used": text("tokenizer.json", "hello"),
     "tokenizer": unknown_frame,
     "the chat template fails": text("chat_template.jinja", "{{ ''.__class__.__mro__ }}"),
     "fails (Range too big":
@@ -232,7 +232,7 @@ def with_header(start, replace):
 NORM, LONG = length(b"output_norm.weight"), (2**60).to_bytes(8, "little")
 BAD_GGUF = {
     "does not begin with GGUF": with_header(0, b"GGML"),
-    "version is 1; supported: 2, 3": with_header(4, b"\1"),
+    "version 1 of GGUF; supported: 2, 3": with_header(4, b"\1"),
     "cut short": lambda path: os.truncate(path, path.stat().st_size - 100_000),
     "arrays, more than": with_header(8, LONG),
     "settings, more than": with_header(16, LONG),
@@ -245,7 +245,7 @@ BAD_GGUF = {
     "llama.residual_scale is '64'; supported: 1.0":
         with_bytes(b"llama.context_length", b"llama.residual_scale"),
     "architecture is 'llamo'": with_bytes(length(b"llama"), length(b"llamo")),
-    "model 'gpt2' and pre-tokenizer 'gpt-9'": with_bytes(length(b"gpt-2"), length(b"gpt-9")),
+    "'gpt2' with pre-tokenizer 'gpt-9'": with_bytes(length(b"gpt-2"), length(b"gpt-9")),
     "is not in the files": with_bytes(length(b"blk.0.ffn_up.weight"),
                                       length(b"blk.0.ffn_op.weight")),
     "layer_norm_rms_epsilon is missing": with_bytes(b"rms_epsilon", b"rms_epsilom"),

@@ -81,8 +81,9 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     ({"w": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}, "cut short"),
     ({"w": ONE, "v": {**ONE, "data_offsets": [2, 6]}}, "inside another"),
     ({"w": {**ONE, "data_offsets": [8, 12]}}, "cut short"),
-    ({"w": {**ONE, "data_offsets": [4, 8]}}, "4 bytes before 'w' belong to no array"),
-    ({"w": ONE}, "4 bytes at its end belong to no array"), ({}, "8 bytes at its end"),
+    ({"w": {**ONE, "data_offsets": [4, 8]}}, "4 bytes before array 'w' belong to no array"),
+    ({"w": ONE}, "4 bytes at the end of the file belong to no array"),
+    ({}, "8 bytes at the end of the file"),
 ])
 def test_damage_is_one_line_and_no_memory(tmp_path, header, mentioned):
     path = file_of(tmp_path / "x", header, bytes(8))
