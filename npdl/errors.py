@@ -230,7 +230,7 @@ def checked_key_mask(key_mask, shape, owner):
 
 
 def checked_positions(owner, x, positions, sizes):
-    """Return the positions of x (..., S, D), by default 0 .. S-1, after a check.
+    """Check the positions of x (..., S, D), and return them; if they are None, return 0 .. S-1.
 
     `sizes` is (P, D): the positions must be below P, and broadcast to the axes of x without the
     last. x must have a float dtype, because position embeddings are converted to this dtype.

@@ -271,7 +271,7 @@ def kl_divergence(p, q):
 
 
 def checked_targets(owner, logits, targets):
-    """Return the targets (...) as an array, after a check that they fit logits (..., V)."""
+    """Check that the targets (...) fit logits (..., V), and return them as an array."""
     targets = as_array(targets)
     check_floats(owner, logits=logits)
     check_kinds("iu", owner, targets=targets)

@@ -33,9 +33,9 @@ RUN_COST = 1500         # a run of an edit spends this in addition to its comput
 class Fix:
     """An edit of a statement after which every gradient is correct."""
 
-    kind: str                   # the diagnosis
+    kind: str                   # the diagnosis, such as "wrong sign"
     candidate: object           # the Candidate of the statement
-    node: ast.stmt              # the statement that replaces it
+    node: ast.stmt              # the syntax tree of the new statement
 
     @property
     def line(self):

@@ -39,10 +39,10 @@ class Mark:
 
 
 class Marks:
-    """Sets the marks of the values that backward wrote.
+    """Compares the values that backward wrote with true gradients, and sets their marks.
 
     recording  the Recorder, after its run
-    runs       Runs, which rerun the layer; the comparison ends when their budget is spent
+    runs       the Runs, which run the layer again; the comparison ends when their budget is spent
     is_wrong   True if a gradient of the layer is wrong
     """
 

@@ -67,7 +67,7 @@ class Step:
     line: object                # the Statement
     iterations: tuple = ()      # for each loop around it, a tuple of pairs (variable, value)
     writes: list = field(default_factory=list)      # the Writes
-    reads: dict = field(default_factory=dict)       # {variable: [(path, Summary)]} of arrays
+    reads: dict = field(default_factory=dict)       # {variable: [(path, Summary)]} that it read
     keys: list = field(default_factory=list)        # (number of an Expression, occurrence) of the
                                                     # values that it computed
     is_new: bool = True         # False if other variables held all arrays that it wrote: `x = y.x`
@@ -107,7 +107,7 @@ class StatementRewrite(Rewrite):
 
 
 class Recorder(Watch):
-    """A Watch that records the statements of the functions that `work()` runs.
+    """Records every statement of the functions that `work()` calls, with its arrays.
 
     steps, calls  the Steps and the Calls of forward and backward
     cut           the phases of which only the first MOST_STEPS steps are recorded
@@ -194,7 +194,7 @@ class Recorder(Watch):
         self.frames[frame] = call
 
     def _note_value(self, number, keys, value, call):
-        """Add a value that a statement reads or computes to `reads` and `keys` of its Step."""
+        """Note in a Call that its current statement has read or computed a value."""
         if call is None:
             return
         line, source = self.expressions[number].line, self.read[number]

@@ -28,12 +28,12 @@ PHASES = "forward", "backward"
 
 @dataclass(repr=False)
 class Walk:
-    """The result of `step`.
+    """The statements of a layer's forward and backward with their arrays, as `step` returns them.
 
     title      the name of the layer's class
     recording  the Recorder; `recording.steps` are the statements
-    finals     the Row of each gradient (npdl.study.check.verdicts)
-    notes      sentences for the reader
+    finals     the comparison of each gradient, a Row (npdl.study.check.verdicts)
+    notes      sentences that are shown to the user
     """
 
     title: str

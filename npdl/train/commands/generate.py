@@ -144,12 +144,12 @@ def source_from_run(run):
 
 
 def generate(source, prompt=None, method="greedy", on_token=None, **settings):
-    """Return (hypotheses that continue `prompt`, best first; the ids of the prompt).
+    """Return (hypotheses, ids): the continuations of a prompt, best first, and the prompt's ids.
 
     With chat=True the prompt may be a list of turns, alternately of the user and the model; the
     first and the last are the user's. on_token(sequence, token) is called for each new token,
-    except in beam search. The others are in Settings. Raises InputError for settings that don't
-    fit the source or the method.
+    except in beam search. Other arguments are fields of Settings. Raises InputError for settings
+    that don't fit the source or the method.
     """
     chosen = Settings(method=method, **settings)
     check_settings(chosen)

@@ -69,7 +69,7 @@ BAD = {                             # {what the line mentions: the damage}
     "nested too deeply": text("config.json", "[" * 10**5),
     "model_type is 'bert'; npdl has gpt2": setting(model_type="bert"),
     "layers.2.input_layernorm.weight is not in": setting(num_hidden_layers=10**6),
-    "has shape (320, 32) in the files, but the settings": setting(hidden_size=2**23),
+    "has shape (320, 32) in the files; the settings": setting(hidden_size=2**23),
     "files; the settings need (30, 32)": setting(num_attention_heads=3),
     "head_dim is '0'; supported": setting(num_attention_heads=64),
     "hidden_size is '16777216'; supported: an integer": setting(hidden_size=2**24),
