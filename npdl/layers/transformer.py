@@ -41,15 +41,15 @@ class FeedForward(Layer):
         self.down = Linear(multiplier * d_model, d_model, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, x):
-        u, c_up = self.up.forward(x)                        # u (..., m D)
-        a, c_activation = self.activation.forward(u)
-        y, c_down = self.down.forward(a)                    # y (..., D)
+        z, c_up = self.up.forward(x)                        # z (..., m D)
+        h, c_activation = self.activation.forward(z)
+        y, c_down = self.down.forward(h)                    # y (..., D)
         return y, Cache(up=c_up, activation=c_activation, down=c_down)
 
     def backward(self, dy, cache):
-        da = self.down.backward(dy, cache.down)             # y = a W_down
-        du = self.activation.backward(da, cache.activation)     # a = f(u)
-        dx = self.up.backward(du, cache.up)                 # u = x W_up
+        dh = self.down.backward(dy, cache.down)             # y = h W_down
+        dz = self.activation.backward(dh, cache.activation)     # h = f(z)
+        dx = self.up.backward(dz, cache.up)                 # z = x W_up
         return dx
 
 
