@@ -49,7 +49,7 @@ def record_concatenate(recorder, parts, axis=0, out=None, **options):
 
 
 def record_stack(recorder, parts, axis=0, out=None, **options):
-    """Record np.stack as np.concatenate of parts with one more axis."""
+    """Record np.stack: give each part a new axis, and record np.concatenate."""
     if out is not None or options:
         return NotImplemented
     place = axis % (parts[0].ndim + 1)
@@ -64,7 +64,7 @@ def record_full_like(recorder, like, value, dtype=None, **options):
 
 
 def make_fill_recorder(value):
-    """Return a function that records np.zeros_like (`value` 0) or np.ones_like (1)."""
+    """Return a function that records np.zeros_like if `value` is 0, or np.ones_like if it is 1."""
     return lambda recorder, like, *args, **options: record_full_like(
         recorder, like, value, *args, **options)
 
@@ -91,7 +91,7 @@ def record_minus_one_hot(recorder, p, index):
 
 
 def record_sum_by_index(recorder, rows, index, size):
-    """Record `functions.sum_by_index` as one operation, if all indices are in range."""
+    """Record `functions.sum_by_index` as one operation, and a guard on the range of the indices."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
     values = [plain_value(x) for x in (rows, index)]

@@ -62,7 +62,8 @@ def compiler_version(path):
     try:
         process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        raise CompilerError(f"the C compiler {path} can't be run ({error})") from error
+        raise CompilerError(f"the C compiler {path} can't be run ({error}); set CC to the path of "
+                            "another compiler") from error
     return process.stdout
 
 

@@ -21,8 +21,8 @@ HEAD = """#include <stddef.h>
 class SumByIndexSource:
     """The C function of one `npdl.functions.sum_by_index`. It adds in double, in the given order.
 
-    `total` has one row for each index that occurs. place[v] is the number of the row of index v,
-    counted from 1, or 0 if v does not occur.
+    In the C code, `total` has one row for each index that occurs. place[v] is the number of the row
+    of index v, counted from 1. It is 0 if v does not occur.
     """
 
     def __init__(self, name, group):
@@ -66,7 +66,7 @@ else for (size_t j = 0; j < {width}; j++) out[j] = 0;
 
 
 class SmallProductsSource:
-    """The C function of many small products of matrices, such as the heads of an attention.
+    """The C function of many small products out = a @ b, such as the heads of an attention.
 
     If the rows of b are contiguous, the inner loop goes along a row: out[i] += a[i, k] * b[k]. If b
     is transposed, the inner loop goes along k: out[i, j] = sum_k a[i, k] * b[k, j].
@@ -120,7 +120,7 @@ SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one ope
 
 
 def write_module(groups):
-    """Return (C source, {group: its source object}); NumPy computes all other groups."""
+    """Return the C source, and {group: source object} of its groups. NumPy computes the others."""
     sources = {}
     for group in groups:
         kinds = [GroupSource] if group.rows else [k for k in SINGLE if k.can_compute(group)]

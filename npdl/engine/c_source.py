@@ -12,8 +12,8 @@ Its outer loop goes over the rows, and inner loops go along a row. LayerNorm's `
 
 An operation joins the open inner loop if both have the same width. The operation may read only the
 current entry of arrays that the loop writes, and write only the current entry of arrays that the
-loop reads. A buffer that only this group uses is a C variable, or a row of scratch memory if a
-later loop reads it.
+loop reads. A temporary array that only this group uses becomes a C variable. If a later loop
+reads it, it becomes a row of scratch memory.
 """
 
 import math
@@ -51,7 +51,7 @@ class GroupSource:
         self.text = self._write_function(name)
 
     def _join_axes(self):
-        """Join neighbouring axes of the rows where all operands allow it."""
+        """Merge nested loops over rows into one, where each array then has one constant stride."""
         operands = [x for rows in self.rows for x in rows.operands if not self._is_local(x)]
         self.sizes, leads = merge_axes(self.rows[0].sizes, [x.lead for x in operands])
         self._leads = dict(zip(operands, leads, strict=True))
@@ -108,7 +108,7 @@ class GroupSource:
     # Loops along a row
 
     def _open_loop(self, width):
-        """Open a loop over `width` entries, unless it is open already. A width of 1 has no loop."""
+        """Make sure that a loop over `width` entries is open. A width of 1 needs no loop."""
         if width == 1:
             self._close_loop()
         elif self._loop is None or self._loop.width != width:
@@ -116,7 +116,7 @@ class GroupSource:
             self._loop = Loop(width, len(self._lines))
 
     def _reduce_into(self, width, declaration, *reductions):
-        """Open a loop that reduces into the variables that the C line `declaration` declares."""
+        """Open a loop for a reduction. The C line `declaration` declares the result's variables."""
         if width == 1:
             self._close_loop()
             self._lines.append((declaration, None))
@@ -137,7 +137,7 @@ class GroupSource:
     # Values
 
     def _read_inputs(self, rows):
-        """Return the C expressions of an operation's inputs, each of one entry.
+        """Return a C expression for the current entry of each of an operation's inputs.
 
         Begin a new loop if the operation can't be added to the open loop.
         """
@@ -176,7 +176,7 @@ class GroupSource:
         return self._scalars[x]
 
     def _write_output(self, x, value, width):
-        """Store the C expression `value` in `x`; a store that no line reads is dropped later."""
+        """Add a C line that stores `value` in `x`. It is dropped later if nothing reads `x`."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
             for old in [old for old in known if may_overlap(old.view, x.view)]:
                 del known[old]
@@ -247,7 +247,7 @@ class Loop:
 
 
 def flatten_rows(rows):
-    """Return the RowOperations as operations on one long row, or unchanged if impossible."""
+    """Return the operations as operations on one long row. If this is impossible, return `rows`."""
     if any(member.form != "map" for member in rows) or len({member.width for member in rows}) > 1:
         return rows
     flat = [make_row_operation(member.op, count=1) for member in rows]
@@ -261,13 +261,13 @@ def loop_heads(sizes):
 
 
 def offset_expression(strides, view, letter="i"):
-    """Return in C the offset of a view's entry with indices i0, i1, .., as a number of entries."""
+    """Return the offset of the entry with indices i0, i1, .., in entries, as a C expression."""
     return " + ".join(["0", *(f"(int64_t){letter}{axis} * {stride // view.dtype.itemsize}"
                               for axis, stride in enumerate(strides) if stride)])
 
 
 def operation_expression(op, names, dtypes):
-    """Return an elementwise operation in C, with NumPy's dtypes. `names` are the inputs."""
+    """Return an operation as a C expression of its inputs `names`, with casts as in NumPy."""
     loop = op.loop or (op.output.dtype,) * 2
     inputs = [cast_expression(name, dtype, wanted) for name, dtype, wanted
               in zip(names, dtypes, loop[:-1], strict=True)]

@@ -1,4 +1,4 @@
-"""Write CUDA kernels: one for a group of operations, for a look-up, or for its backward.
+"""Write CUDA kernels for groups of operations, for look-ups, and for backward of look-ups.
 
 The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
 
@@ -6,7 +6,7 @@ The lines of a group are those of the C target (`c_source.GroupSource`); only th
     threads   short rows: a thread for each row
     blocks    long rows: a block of threads for each row, which share a sum by `block_sum`
 
-No kernel uses atomic additions, so its results are bitwise identical each time.
+No kernel uses atomic additions, so the results are bitwise identical in each run.
 """
 
 from npdl.cublas import can_multiply
@@ -238,7 +238,7 @@ def is_library_call(op):
 
 
 def make_kernels(group, name):
-    """Return the Kernels of a group, and its operations that a library computes."""
+    """Return the list of a group's Kernels and of its operations that cuBLAS or CuPy computes."""
     if not group.rows:
         return [op if is_library_call(op) else make_single_kernel(op, f"{name}_0")
                 for op in group.operations if op.output.size]

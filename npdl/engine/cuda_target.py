@@ -1,6 +1,6 @@
-"""Run a recording on a GPU through CuPy, by kernels and cuBLAS's products in one CUDA graph.
+"""Run a recording on a GPU with CuPy: generated kernels and cuBLAS products in one CUDA graph.
 
-    host     NumPy computes guards, random draws, and the operations that these need
+    host     NumPy computes guards, random draws, and the operations that compute their inputs
     copy     the host's results, the batch and the numbers of the step are copied to the device
     device   one CUDA graph computes all other operations
 
@@ -34,10 +34,11 @@ from npdl.errors import BackendError
 
 
 def split_host_and_device(operations):
-    """Return (operations of the CPU, operations of the GPU). Those of the CPU run first.
+    """Return (host, device): the operations that the CPU computes first, and those of the GPU.
 
-    The CPU computes the operations without a kernel (guards, draws), and all that these need.
-    Raises Unsupported if the CPU would need the state or a result of the GPU.
+    Operations that have no kernel, such as guards and draws, run on the CPU. So do the operations
+    that compute their inputs. Raises Unsupported if an operation on the CPU would need the state or
+    a result of the GPU.
     """
     on_host, needed = {}, {}        # {operation, or buffer: the operation without a kernel}
     for op in reversed(operations):
@@ -212,7 +213,7 @@ class DeviceCall:
         self.warm = True
 
     def _capture(self):
-        """Capture the launches as a CUDA graph, or print one line that says why it failed."""
+        """Capture the launches as a CUDA graph. If that fails, print one line with the reason."""
         stream, why, graph = self.target.stream, None, None
         try:
             stream.begin_capture()

@@ -6,8 +6,8 @@
     dx = dy @ W.T
     dtable[v] = sum of dx[m]    becomes     dtable = sums @ W.T
 
-Here sums[v] is the sum of dy[m], and dtable[v] that of dx[m], over all m with ids[m] == v. For
-example, an LSTM then multiplies each embedding once, and not once for every token of the batch.
+Here sums[v] is the sum of dy[m] over all m with ids[m] == v. For example, an LSTM then multiplies
+each embedding once, and not once for every token of the batch.
 """
 
 from collections import Counter
@@ -53,9 +53,10 @@ def _is_row_lookup(op):
 
 
 def _find_lookup(x, takes, writes, now):
-    """Return (table, index) if x (M, D) is table[index], for a table with fewer than M rows.
+    """Find the look-up x = table[index] that computed x (M, D). Return (table, index) or None.
 
-    Otherwise, or if the table or the index has changed since the look-up, return None.
+    The table must have fewer than M rows. The table and the index must not have changed since the
+    look-up.
     """
     if x.buffer not in takes:
         return None

@@ -1,4 +1,4 @@
-"""Translate a recording into NumPy calls, which write into memory that is allocated before.
+"""Translate a recording into NumPy calls, which write into memory that is allocated once.
 
 A group of operations over many rows is computed in blocks of rows. So the result of one operation
 is still in the processor's cache when the next operation reads it. A temporary array that only one
@@ -64,7 +64,7 @@ class NumPyCalls(Calls):
 
 
 class Block:
-    """The memory for a block of rows. `slots` is {buffer: its first byte in `memory`}."""
+    """The temporary arrays of a block of rows. `slots` is {buffer: its first byte in `memory`}."""
 
     def __init__(self, array, inside, local, step):
         self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
@@ -87,9 +87,10 @@ class Block:
         return make_direct_call(rows.op, inputs, out)
 
     def operand_array(self, x, rows, start):
-        """Return an operand's entries in the block that begins at `start`: (*axes of rows, width).
+        """Return the array of an operand in the block that begins at `start`.
 
-        The last axis has length 1 if all entries of a row are the same.
+        Its shape is (*axes that count the rows, width). If all entries of a row are the same, the
+        last axis has length 1.
         """
         count = min(self.step, self.sizes[0] - start)
         width = 1 if x.inner == 0 else rows.width
@@ -107,7 +108,7 @@ def make_call(op, array):
 
 
 def make_direct_call(op, inputs, out):
-    """Return a function without arguments, which calls NumPy directly if possible."""
+    """Return a function without arguments that computes `op`, directly by NumPy if possible."""
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")
     if op.ufunc is None:

@@ -46,7 +46,7 @@ class Buffer:
 
 
 class View(NamedTuple):
-    """An array in a buffer. The offset and the strides are in bytes."""
+    """Describes where an array lies in a Buffer. The offset and the strides are in bytes."""
 
     buffer: Buffer
     offset: int
@@ -96,12 +96,12 @@ class View(NamedTuple):
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
     def array_at(self, address, owner):
-        """Return the view as a NumPy array; the buffer begins at `address` in memory of `owner`."""
+        """Return the view's NumPy array. The buffer begins at `address`, in memory of `owner`."""
         return np.asarray(_Memory(self, address, owner))
 
 
 class _Memory:
-    """An object that np.asarray turns into the array of a view. The array keeps `owner` alive."""
+    """The memory that a View describes. np.asarray makes an array of it and keeps `owner` alive."""
 
     def __init__(self, view, address, owner):
         self.owner = owner
@@ -152,7 +152,7 @@ class Operation:
     ufunc    the ufunc of an elementwise operation or a reduction, else None
     loop     the dtypes of inputs and output in which an elementwise operation computes, else None
     options  further arguments, such as the axis of a sum
-    source   (file, line) of the recorded code, such as a layer's
+    source   (file, line) of the recorded code, for example of a layer
     effect   True for a guard or a random draw, which run even if nothing reads their output
     """
 
@@ -185,7 +185,7 @@ class Operation:
 
     @property
     def can_diverge(self):
-        """Return True if the operation can raise Diverged: a guard, or a shape that may change."""
+        """Return True if the operation may raise Diverged: a guard, or a call such as "sort()"."""
         return self.kind == "guard" or self.kind.endswith("()")
 
     def __repr__(self):

@@ -12,7 +12,7 @@ The layers of the model compute the rows. Layers that treat each position separa
 norms, feed-forward networks, the classifier) take the rows directly. Attention collects the keys
 and values of all prefixes of a row. A recurrent cell uses the state of the prefix that is one token
 shorter. The classifier computes only the *needed* rows, whose logits the loss reads. The results
-are those of the whole batch, up to rounding, because sums have another order.
+equal those of the whole batch except for rounding, because the sums have another order.
 """
 
 from typing import Any, NamedTuple
@@ -36,12 +36,12 @@ class Rows(NamedTuple):
     tokens     (U,), the tokens of the *words*, which are the distinct pairs (token, position)
     positions  (U,), the positions of the words
     words      (N,), the index of the last word of each prefix
-    ancestors  (N, S), ancestors[n, t] is the row of the first t + 1 tokens of prefix n, and n
-               itself after the end of prefix n
+    ancestors  (N, S), ancestors[n, t] is the row of the first t + 1 tokens of prefix n; if prefix n
+               has fewer tokens, it is n
     visible    (N, 1, 1, S), True up to the end of each prefix
     spans      the range (start, stop) of the rows of each length
-    parents    an array for each length except the first; for each row of this length, the prefix
-               without the last token, as an index among the rows of the shorter length
+    parents    for each length except the first, an array with an entry for each row of this length:
+               the row of the prefix without the last token, counted from the first of its length
     needed     (M,), the rows whose logits the loss reads
     """
 
@@ -56,11 +56,12 @@ class Rows(NamedTuple):
 
 
 def make_rows(ids, targets, counted):
-    """Return (Rows, entries, targets, counted) of a batch, whose arrays are (B, S).
+    """Find the distinct prefixes of a batch (B, S): return (Rows, entries, targets, counted).
 
     The last three results are (B, C). C is the largest number of counted positions in a sequence,
     but at least 1. entries[b, c] is the index in `Rows.needed` of the row that predicts
-    targets[b, c]. Unused rows round up the number of rows of each length (`round_up_length`).
+    targets[b, c]. Unused rows are added to round up the number of rows of each length
+    (`round_up_length`).
     """
     B, S = ids.shape
     order = np.lexsort(ids.T[::-1])

@@ -41,7 +41,7 @@ class Line:
 
 
 def profile(recorded, rounds=10):
-    """Return [Line] of a RecordedStep that has run, the most expensive first.
+    """Measure a RecordedStep that has run before. Return its source lines, the slowest first.
 
     Each time is the smallest of `rounds` measurements. The parameters are restored at the end.
     """
@@ -78,7 +78,7 @@ def largest_size(op):
 
 
 def count_flop(op):
-    """Return the number of floating-point operations: 2 per multiply-add, else 1 per entry."""
+    """Count floating-point operations: 2 for each multiply-add, otherwise 1 for each entry."""
     if op.output is None or op.kind in ("copy", "take", "getitem()", "draw"):
         return 0
     if op.kind == "matmul":

@@ -49,7 +49,7 @@ class Recorded:
 
 
 def plain_value(x):
-    """Return the value of a recorded array or Number, and any other `x` as it is."""
+    """Return the plain value of a recorded array or Number. Return any other `x` as it is."""
     return x.value if issubclass(type(x), Recorded) else x
 
 

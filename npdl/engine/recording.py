@@ -5,11 +5,12 @@
     y = np.exp(2 * x)                           # computes, and records two operations
     recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
 
-The step also computes its results, and writes them into the same memory. Where Python code reads a
-value (`if`, `float`, an index), a guard is recorded: replays check that the value is the same.
+While it is recorded, the step also computes, and writes into the model's arrays. Where Python
+code reads a value (`if`, `float`, an index), a guard is recorded: replays check that the value is
+the same.
 
 If the state (parameters, gradients, moments) is on a GPU, the step is recorded on the CPU with a
-copy of the state. Then the buffers of the state refer to the GPU's arrays again.
+copy of the state. Afterwards the recording refers to the arrays on the GPU again.
 """
 
 import contextlib
@@ -43,8 +44,8 @@ class Recorder:
     """Records the operations of a step, with the numbers and the generators that they use.
 
     operations    [Operation]
-    on_numbers    functions that a replay calls before the operations: they compute the Numbers,
-                  check the guards on them, and write them into the arrays that operations read
+    on_numbers    functions that a replay calls before the operations. They compute the step's
+                  Numbers, check the guards on Numbers, and write Numbers into arrays
     generators    [RecordedGenerator]
     """
 
@@ -71,7 +72,7 @@ class Recorder:
     # Arguments and results
 
     def wrap(self, array, role):
-        """Return an array as a RecordedArray. `role` is that of its Buffer ("input", ..)."""
+        """Return an array as a RecordedArray. `role` is a role of a Buffer, such as "input"."""
         if backend.is_device_array(array):
             array = self._copy_to_host(array)
         return RecordedArray(self, array, self._external_buffer(array, role))
@@ -81,7 +82,8 @@ class Recorder:
         while root.base is not None:
             root = root.base
         if not root.flags.c_contiguous:
-            raise Unsupported(f"an array {root.shape} of the model is not contiguous")
+            raise Unsupported(f"the model has an array of shape {root.shape}, which is not "
+                              "contiguous; replace this array by cupy.ascontiguousarray(array)")
         if id(root) not in self._roots:
             self._roots[id(root)] = root, root.get()
         host = np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],
@@ -90,7 +92,7 @@ class Recorder:
         return host
 
     def call_on_numbers(self, function, arguments):
-        """Return function(*arguments) as a Number, or NotImplemented if an argument is an array."""
+        """Return function(*arguments) as a Number. If one is an array, return NotImplemented."""
         if not all(isinstance(x, Number | int | float) for x in arguments):
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
@@ -113,7 +115,7 @@ class Recorder:
         return Number(self, value)
 
     def wrap_generator(self, generator):
-        """Return the RecordedGenerator of a random generator, the same one for each call."""
+        """Return the RecordedGenerator of a generator. Later calls return the same object."""
         for known in self.generators:
             if known.generator is generator:
                 return known
@@ -130,12 +132,12 @@ class Recorder:
         self._saved.clear()
 
     def original_array(self, recorded):
-        """Return the plain array of a RecordedArray, which is on the GPU if the state is there."""
+        """Return the plain array of a RecordedArray. With a GPU, it is an array on the GPU."""
         known = self._arrays.get(id(recorded.value))
         return backend.to_device(recorded.value) if known is None else known[0]
 
     def upload_state(self):
-        """Copy the state that the step has computed to the GPU, if the state is there."""
+        """Copy the state that the step has computed to the GPU. Without a GPU, do nothing."""
         for device, host in self._roots.values():
             device.set(host)
 
@@ -154,7 +156,7 @@ class Recorder:
     # Operations
 
     def add_operation(self, kind, inputs, output, run, **fields):
-        """Record an operation, and return `output`: the RecordedArray it writes into, or None."""
+        """Record an operation. Return `output`: the RecordedArray that it writes, or None."""
         *views, out = [self.view_of(x) if isinstance(x, np.ndarray) else x
                        for x in (*inputs, output)]
         self.operations.append(Operation(kind, views, out, run, source=source_line(), **fields))
@@ -164,7 +166,8 @@ class Recorder:
         """Return a new result as a RecordedArray with a buffer of its own."""
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
-            raise Unsupported(f"a result has the dtype {value.dtype}, which can't be recorded")
+            raise Unsupported(f"an operation of the step returned the dtype {value.dtype}, which "
+                              "can't be recorded; use floats, integers or bools")
         return RecordedArray(self, value, Buffer.from_array(find_root(value), "temporary"))
 
     def prepare_write(self, x):
@@ -219,7 +222,7 @@ class Recorder:
         return ufunc.resolve_dtypes((*kinds, None), casting="unsafe")
 
     def as_operand(self, x, i, loop):
-        """Return the input `x` of an operation, or if it is a Number, an array with one entry.
+        """Return the input `x` of an operation. A Number is replaced by an array with one entry.
 
         Every replay writes the Number's value into this array. The array has the dtype loop[i],
         where `i` is the position of the input.
@@ -238,7 +241,7 @@ class Recorder:
         return self.record_call(function, inputs, options)
 
     def record_function(self, function, args, options):
-        """Record a call of a NumPy function, or of one with the decorator `backend.replaceable`."""
+        """Record a call of a function of NumPy or npdl (one with the decorator `replaceable`)."""
         special = array_functions.FUNCTIONS.get(function)
         if special is not None:
             answer = special(self, *args, **options)
@@ -277,7 +280,8 @@ class Recorder:
         if function in array_functions.OF_SHAPES:
             return result
         if not isinstance(result, (np.ndarray, np.generic, bool, int, float)):
-            raise Unsupported(f"{function_name(function)} returned {result!r} and not an array")
+            raise Unsupported(f"{function_name(function)} returned {result!r}, which can't be "
+                              "recorded; call functions that return arrays or numbers")
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
                 return RecordedArray(self, result, x.buffer)
@@ -314,7 +318,7 @@ class Recorder:
         return self.record_call(operator.getitem, (x, index), {})
 
     def check_range(self, index, size):
-        """Return True if -size <= index < size for all entries, and record a guard on this."""
+        """Return True if -size <= index < size for all entries. Replays check this again."""
         return not index.size or self.record_guard(
             bool, (index.min() >= -size) & (index.max() < size))
 
@@ -366,10 +370,11 @@ def map_nest(function, nest):
 
 
 def split_recorded(nest):
-    """Return the list of the recorded arrays in nested tuples, lists and dicts, and `insert`.
+    """Return (recorded, insert): the list of the recorded arrays in a nest, and a function.
 
-    The function insert(arrays) returns the same structure with `arrays` in place of the recorded
-    arrays. It has no reference to the recorded arrays, so that their memory can be freed.
+    A nest consists of tuples, lists and dicts. insert(arrays) returns the same nest, with `arrays`
+    in place of the recorded arrays. It has no reference to the recorded arrays, so that their
+    memory can be freed.
     """
     recorded, removed = [], object()
 
@@ -403,7 +408,7 @@ def function_name(function):
 
 
 def source_line():
-    """Return (file, line) of the recorded code, which is outside of the engine and of NumPy."""
+    """Return (file, line) of the code that called the engine or NumPy, for example of a layer."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED) and (
             not frame.f_code.co_filename.endswith("prefix.py")):

@@ -1,9 +1,9 @@
 """Record a step once, and replay it.
 
 A Recording is a list of calls. Before the calls, a replay writes the inputs into the arrays of the
-recording, computes the numbers of the step (such as the learning rate and bias corrections), and
-checks the guards on them. If a guard fails, the replay undoes its writes and random draws, and
-raises `Diverged`.
+recording, and computes the numbers of the step (such as the learning rate and bias corrections). A
+*guard* checks that a value on which the calls depend is still the same. If a guard fails, the
+replay undoes its writes and random draws, and raises `Diverged`.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ class Recording:
     key         the `recording_key` of the arguments
     answer      what the step returned
     operations  the simplified operations
-    lowered     the calls of the target (numpy_target.Calls); None if no replay is possible
+    lowered     the calls of a replay (numpy_target.Calls), or None if no replay is possible
     """
 
     def __init__(self, step, key, recorder, arguments):
@@ -41,7 +41,7 @@ class Recording:
             return
         recorder.roll_back()            # replay the first step, too, so that all steps round alike
         release_freed_memory()
-        self._results = [recorder.view_of(x) for x in find_leaves(is_array, self._answer)]
+        self._results = [recorder.view_of(x) for x in find_leaves(is_recorded_array, self._answer)]
         self.operations = simplify(recorder.operations, self._results)
         self.lowered = step.target.lower(self.operations, self._results)
         self._backups = self._find_state_to_restore()
@@ -51,7 +51,7 @@ class Recording:
             self.lowered, self.answer = None, step.run_plain(arguments)
 
     def _wrap_argument(self, value):
-        """Return an argument; arrays, floats and generators are wrapped to be recorded."""
+        """Return an argument. Arrays, floats and generators are wrapped, so that they record."""
         if isinstance(value, np.ndarray):
             recorded = self.recorder.wrap(np.array(value), "input")
         elif type(value) is float:
@@ -63,11 +63,11 @@ class Recording:
         else:
             raise Unsupported(f"an argument of the step is a {type(value).__name__}; give arrays, "
                               "numbers, generators, and tuples or dicts of them")
-        self._inputs.append(plain_value(recorded) if is_array(recorded) else recorded)
+        self._inputs.append(plain_value(recorded) if is_recorded_array(recorded) else recorded)
         return recorded
 
     def _find_state_to_restore(self):
-        """Return the state's arrays that a replay may have changed before it raises Diverged."""
+        """Return the parameters, gradients and moments that a replay may change before it fails."""
         ops = [op for operations in self.lowered.call_operations for op in operations]
         last = max((i for i, op in enumerate(ops) if op.can_diverge), default=0)
         buffers = {view.buffer for op in ops[:last] for view in op.writes}
@@ -76,7 +76,7 @@ class Recording:
     def replay(self, arguments):
         """Replay the step and return what the function returns.
 
-        Raises Diverged if a value that the recording depends on is another one. The state and the
+        Raises Diverged if a value on which the recording depends has changed. The state and the
         generators are then restored.
         """
         for recorded, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
@@ -94,7 +94,8 @@ class Recording:
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
         results = (self.lowered.array(view).copy()[()] for view in self._results)
-        return map_nest(lambda x: next(results) if is_array(x) else plain_value(x), self._answer)
+        return map_nest(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
+                        self._answer)
 
     def _call(self):
         arrays = [(array, array.copy()) for array in self._backups]
@@ -120,18 +121,18 @@ def find_leaves(condition, nest):
 
 
 def is_input(value):
-    """Return True for an array, a float or a generator. Every replay gets new ones."""
+    """Return True for an array, a float or a generator, which may differ in each replay."""
     return isinstance(value, np.ndarray) or type(value) is float or is_generator(value)
 
 
-def is_array(value):
+def is_recorded_array(value):
     """Return True for a recorded array."""
     return type(value) is RecordedArray
 
 
 def unwrap_result(x):
     """Return a result of the recorded step as a plain value that later steps do not change."""
-    return x.value.copy()[()] if is_array(x) else plain_value(x)
+    return x.value.copy()[()] if is_recorded_array(x) else plain_value(x)
 
 
 def release_freed_memory():

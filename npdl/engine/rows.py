@@ -57,7 +57,7 @@ class RowOperation(NamedTuple):
         return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
 
     def split_axes(self, sizes):
-        """Return the same operation, with the axes of the rows split into axes of `sizes`."""
+        """Return the operation, with the axes of its rows split into axes of lengths `sizes`."""
         if sizes == self.sizes:
             return self
         def split(x):
@@ -109,9 +109,10 @@ def _has_code(op):
 
 
 def _find_axes(op):
-    """Return (form, shape without axes of 1, [(view, its strides)], number of reduced axes).
+    """Find the form of an operation (map, row or column) and its axes, without axes of length 1.
 
-    The last view is the output. The form is None if the operation is not a loop over rows.
+    Return (form, shape, [(view, strides)], number of reduced axes). The last view is the output.
+    The form is None if the operation is not a loop over rows.
     """
     if op.kind not in REDUCTIONS:
         shape, reduced = op.output.shape, set()
@@ -141,7 +142,7 @@ def _find_axes(op):
 
 
 def _count_row_axes(form, shape, reduced, count):
-    """Return how many leading axes count the rows; None if no choice gives `count` rows."""
+    """Return how many leading axes count the rows, or None if there can't be `count` rows."""
     if form == "map":
         cuts = range(len(shape), -1, -1)
         preferred = max(0, len(shape) - 1)
@@ -166,7 +167,10 @@ def joined_stride(sizes, strides):
 
 
 def find_common_sizes(a, b):
-    """Return the coarsest axis lengths into which both `a` and `b` can be split, or None."""
+    """Split axes of lengths `a` and of lengths `b` as little as needed to make them equal.
+
+    Return the new lengths, or None. (6,) and (2, 3) give (2, 3); (2, 3) and (3, 2) give None.
+    """
     cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
                   reverse=True)
     if any(outer % inner for outer, inner in zip(cuts, cuts[1:], strict=False)):
@@ -175,7 +179,7 @@ def find_common_sizes(a, b):
 
 
 def split_strides(strides, sizes, wanted):
-    """Return strides along axes of lengths `sizes` as strides along the finer axes `wanted`."""
+    """Split axes of lengths `sizes` into axes of lengths `wanted`. Return the new axes' strides."""
     result, axes = [], list(zip(sizes, strides, strict=True))
     left, stride = 1, 0
     for n in reversed(wanted):
@@ -187,7 +191,7 @@ def split_strides(strides, sizes, wanted):
 
 
 def merge_axes(sizes, strides):
-    """Return (sizes, [strides]) with neighbouring axes joined where all of `strides` allow it."""
+    """Join neighbouring axes that are like one axis in all arrays. Return (sizes, [strides])."""
     if not sizes:
         return (), [() for _ in strides]
     sizes, strides = list(sizes), [list(s) for s in strides]

@@ -25,7 +25,7 @@ class Group:
     rows   the operations as loops over rows (RowOperation), all with the same `sizes`; empty for
            a single operation that can't be such a loop
     uses   {buffer: [(View, True if it is written, RowOperation or None)]}
-    large  the large buffers outside of the arena that the group uses
+    large  the large buffers that the group uses, except temporary buffers
     local  the temporary buffers that only this group uses; each needs memory for one row only
     """
 

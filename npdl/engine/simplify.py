@@ -34,8 +34,8 @@ def simplify(operations, results):
 def move_guards_first(operations):
     """Move the guards, and the operations that they need, to the front if possible.
 
-    A guard checks a value in a replay. If it fails, usually nothing has been written yet. Random
-    draws stay in their place, and so do all operations that must run after one that stays.
+    A guard checks a value in a replay. At the front, it usually fails before anything is written.
+    Random draws stay in place, and so do all operations that must run after one that stays.
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
@@ -87,9 +87,10 @@ def _rename_views(x, same):
 
 
 def _value_key(op, versions):
-    """Return a key that is equal for two operations of the same value; None if it is unknown.
+    """Return a key that is equal for all operations that compute the same value.
 
-    `versions` is {buffer: how often it has been written}.
+    It is None for an operation that may compute another value when it is repeated. `versions` is
+    {buffer: how often it has been written so far}.
     """
     if op.ufunc is None and op.kind not in PURE:
         return None

@@ -48,8 +48,9 @@ class Mirror:
         """Return the copy of a value. An object that occurs twice has one copy."""
         if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
             if holds_objects(value):
-                raise Unsupported(f"the function {value.__name__} holds objects in its closure, "
-                                  "which can't be copied with the model")
+                raise Unsupported(f"the function {value.__name__} of the model has objects in its "
+                                  "closure, which can't be copied; make them attributes of a "
+                                  "layer")
             return value
         if id(value) not in self._copies:
             copy = self._make_copy(value)
@@ -61,7 +62,8 @@ class Mirror:
             known = type(value) is np.ndarray or is_device_array(value)
             if not known or value.dtype.kind not in "fiub":
                 raise Unsupported(f"the model has a {type(value).__name__} of dtype {value.dtype}, "
-                                  "which can't be copied")
+                                  "which can't be copied; use a NumPy array of floats, integers or "
+                                  "bools")
             return self.recorder.wrap(value, "state")
         if is_generator(value):
             return self.recorder.wrap_generator(value)
@@ -74,7 +76,8 @@ class Mirror:
             self._copies[id(value)] = copy
             return self._copy_entries(value, copy)
         if not hasattr(value, "__dict__"):
-            raise Unsupported(f"the model has a {type(value).__name__}, which can't be copied")
+            raise Unsupported(f"the model has a {type(value).__name__}, which can't be copied; "
+                              "keep this object outside of the model")
         copy = object.__new__(type(value))
         self._copies[id(value)] = copy
         self._copy_entries(vars(value), vars(copy))
@@ -120,7 +123,8 @@ class Mirror:
         for container, copy, _, copies in self._containers:
             entries = entries_of(copy)
             if copies.keys() - entries.keys():
-                raise Unsupported("the step removes an attribute or an item of the model")
+                raise Unsupported("the step removes an attribute or an item of the model; assign "
+                                  "None to it instead")
             for key, new in entries.items():
                 old = copies.get(key, MISSING)
                 if new is old:
@@ -170,7 +174,7 @@ class Mirror:
         return old is new or is_same(old, new)
 
     def original_of(self, value):
-        """Return a value with the originals in the places of copies and recorded arrays."""
+        """Return a value in which each copy or recorded array is replaced by its original."""
         if type(value) is RecordedArray:
             return self.recorder.original_array(value)
         if isinstance(value, Number):

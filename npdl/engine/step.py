@@ -31,7 +31,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
                  share_prefixes=False):
     """Return a training step: the function step(inputs, *targets, lr=None, **options) -> loss.
 
-    max_norm  the largest global norm of the gradients, to which they are scaled down; or None
+    max_norm  gradients with a larger global norm are scaled down to this norm; None: no limit
     target    "c", "numpy", or "auto": C if there is a compiler, else NumPy; on a GPU, CUDA
     threads   the number of threads that share a batch (npdl.engine.threads)
     share_prefixes  True computes each distinct prefix of a batch once (npdl.engine.prefix). The
@@ -137,7 +137,7 @@ class RecordedStep:
 
 
 def recording_key(arguments):
-    """Return a text, which is equal for arguments that can use the same recording."""
+    """Describe the arguments in a text. Arguments with equal texts can use the same recording."""
     def described(x):
         if isinstance(x, np.ndarray):
             return x.shape, x.dtype.str
@@ -146,7 +146,7 @@ def recording_key(arguments):
 
 
 def move_arrays(nest, move):
-    """Return nested tuples, lists and dicts, in which each array x is replaced by move(x)."""
+    """Return a copy of nested tuples, lists and dicts, with move(x) in place of each array x."""
     return map_nest(lambda x: move(x) if isinstance(x, np.ndarray) or is_device_array(x) else x,
                     nest)
 

@@ -1,8 +1,8 @@
 """Choose the target of a recording, the code that a replay runs: C, NumPy or CUDA.
 
-In C there is one function for each group, and NumPy computes the other operations. The source is
-compiled once and cached (`c_build`). A replay calls the functions through ctypes, which releases
-the interpreter's lock.
+The target "c" has a C function for most groups of operations (`schedule`). NumPy computes the
+other groups. The C source is compiled once and cached (`c_build`). A replay calls the functions
+through ctypes, which releases the interpreter's lock.
 """
 
 import ctypes
@@ -63,7 +63,7 @@ class HostTarget:
 
 
 def make_target(name, note):
-    """Return the target called `name`, which is a HostTarget, or a CudaTarget on a GPU."""
+    """Return the target called `name`: a CudaTarget on a GPU, otherwise a HostTarget."""
     require_choice("target", name, TARGETS)
     if is_host():
         return HostTarget(name, note)

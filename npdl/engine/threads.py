@@ -4,8 +4,8 @@
 
 A replay consists of a few hundred calls that release the interpreter's lock, so two threads compute
 at the same time. The mean loss of a batch is the mean of the losses of its shards, weighted by
-their sizes. These weights are the `dloss` of the backward pass. The gradients are summed in the
-order of the shards, so the results of a run are always bitwise identical.
+their sizes. The backward pass of each shard begins with its weight as the gradient of its loss.
+The gradients are summed in the order of the shards, so the results are bitwise identical each time.
 """
 
 import copy
@@ -94,7 +94,7 @@ class ShardedStep:
         return sum(losses[1:], losses[0])
 
     def _check_state(self):
-        """Raise InputError if a shard changes running statistics or other state than gradients."""
+        """Raise InputError if a shard changes more than gradients, such as running statistics."""
         if self._checked or self.threads == 1:
             return
         self._checked = True
@@ -108,7 +108,7 @@ class ShardedStep:
 
 
 class Unrecorded:
-    """Takes the place of a Recorder in a Mirror that only detects changes of its objects."""
+    """Replaces the Recorder of a Mirror that records nothing, but detects changes of the model."""
 
     def wrap(self, value, role=None):
         return value
@@ -117,19 +117,22 @@ class Unrecorded:
 
 
 class ShardGenerator:
-    """Draws for the whole batch but returns a shard's part, so draws don't depend on `threads`."""
+    """The random generator of a shard: it draws for the whole batch, and returns the shard's part.
+
+    So the numbers do not depend on the number of threads.
+    """
 
     def __init__(self, generator, part, B):
         self.generator, self.part, self.B = generator, part, B
         self.bit_generator = generator.bit_generator
 
     def random(self, shape):
-        """Return numbers in [0, 1) of the `shape`, whose first axis is the shard's sequences."""
+        """Return numbers in [0, 1) with the shape `shape`; its first axis counts the sequences."""
         return self.generator.random((self.B, *shape[1:]))[self.part]
 
 
 def slice_batch(nest, part, B):
-    """Return nested arguments, in which each array of length B is cut to the slice `part`."""
+    """Return a copy of nested arguments, with x[part] in place of each array x of length B."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
     return map_nest(cut_array, nest)

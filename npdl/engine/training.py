@@ -1,4 +1,8 @@
-"""The steps that `compile_step` records: for a batch, a shard of it, or its distinct prefixes."""
+"""The training steps that `compile_step` records and replays.
+
+They compute a whole batch, a *shard* (the part of a batch that one thread computes), or the
+distinct prefixes of a shard (npdl.engine.prefix).
+"""
 
 from npdl.engine.prefix import model_on_rows
 from npdl.functions import sum_by_index
@@ -6,7 +10,7 @@ from npdl.optim import clip_by_global_norm
 
 
 def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm):
-    """Make one update of the model's parameters, and return the loss before it."""
+    """Update the model's parameters once. Return the loss of the batch before this update."""
     optimizer.zero_grad()
     value = add_gradients(model, loss, inputs, targets, options, 1.0)
     update_parameters(optimizer, lr, max_norm)
@@ -14,13 +18,13 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
 
 
 def shard_step(model, loss, weight, inputs, targets, options):
-    """Compute the gradients of a shard in a copy of the model. Return weight * the shard's loss."""
+    """Compute the gradients of weight * (the loss of a shard of the batch). Return this product."""
     model.zero_grad()
     return add_gradients(model, loss, inputs, targets, options, weight) * weight
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Compute a shard's gradients and loss as `shard_step`, but from the result of `make_rows`."""
+    """Do the same as `shard_step`, for a shard whose distinct prefixes are given (`make_rows`)."""
     model.zero_grad()
     on_rows = model_on_rows(model)
     logits, cache = on_rows.forward(rows)                       # logits (M, V)
@@ -49,7 +53,7 @@ def add_gradients(model, loss, inputs, targets, options, weight):
 
 
 def update_parameters(optimizer, lr, max_norm):
-    """Clip the gradients to the norm `max_norm`, if it is not None, and update the parameters."""
+    """Clip the gradients to the norm `max_norm` (None: no limit), and update the parameters."""
     if max_norm is not None:
         clip_by_global_norm(optimizer.params.values(), max_norm)
     optimizer.step(lr)

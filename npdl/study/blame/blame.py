@@ -11,8 +11,9 @@
     repair    find an edit of one statement that makes all gradients correct (repair.py)
     confirm   check the corrected code on the student's own inputs and on other inputs
 
-A Subject is a float64 copy of the layer with its inputs. A Check has its numerical gradients, and a
-Verdict the result of comparing them. Runs rerun the layer with changed intermediate values.
+A Subject is a float64 copy of the layer with its inputs. A Check has the numerical gradients of a
+Subject, and a Verdict has the comparison with them. A Runs object runs a Subject again, with
+changed intermediate values.
 """
 
 import contextlib
@@ -126,7 +127,10 @@ def _find_line(result, budget):
 
 
 def _blame_lines(result, small, runs):
-    """Search for the incorrect line; return (Blame, Fix or None). `small` belongs to `runs`."""
+    """Search for the incorrect line; return (Blame, Fix or None).
+
+    `result` is the Verdict on the student's inputs, and `small` on the inputs of `runs`.
+    """
     report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
         result, small, runs)
     if fix and not report.verified:
@@ -180,7 +184,7 @@ def _blame_wrong(result, small, runs):
 
 
 def _blame_with_fixes(result, localization, fixes):
-    """Return the Blame with the first Fix; a second Fix in another line is an alternative."""
+    """Return the Blame with the first Fix, and with a Fix of another line as an alternative."""
     best = fixes[0]
     report = make_blame(result, best.line, best, alternatives=tuple(
         (fix.line.first_line, fix.text) for fix in fixes[1:2]
@@ -199,9 +203,9 @@ def _blame_without_fix(result, localization, candidate):
 
 
 def _blame_without_candidate(result, localization):
-    """Return the Blame if no change of a single statement corrects a gradient.
+    """Return the Blame for a search that found no likely statement.
 
-    The Blame names the statement that computes a gradient of the wrong shape, if there is one.
+    If a statement computes a gradient of the wrong shape, the Blame names this statement.
     """
     computed, truth = localization.base, localization.runs.truth
     misshapen = [c for c in localization.candidates if any(
@@ -216,7 +220,7 @@ def _blame_without_candidate(result, localization):
 
 
 def confirm_fix(result, report, fix, budget):
-    """Check the layer with a Fix on the student's and other inputs; if correct, set `verified`."""
+    """Check the fixed layer on the student's and on other inputs. Set `verified` if it is right."""
     with replace_line(fix.line, fix.node):
         again = check_gradients(result.subject)
         then = blame_no_fault(again, blame_subject, budget) if again.used is None else None

@@ -82,7 +82,7 @@ def make_expression_edits(expression, vocabulary):
 
 
 def build_node(part, new):
-    """Return the syntax node that replaces a part, for the last entry `new` of an edit."""
+    """Return the syntax node that replaces a part. `new` is the last entry of an edit."""
     if isinstance(new, tuple):
         return make_binary(part, new[0], parse_expression(new[1]))
     return parse_expression(new) if isinstance(new, str) else new

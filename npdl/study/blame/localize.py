@@ -180,7 +180,7 @@ class Localization:
 
 
 def localize(runs):
-    """Return the Localization: which statements could be the mistake. Call set_truth before."""
+    """Return the Localization: which statements could be the mistake. First call runs.set_truth."""
     base, expressions, candidates = runs.compute_gradients(), runs.watch.expressions, {}
     values, frames = record_backward(runs)
     for order, (key, value) in enumerate(values.items()):
@@ -206,7 +206,8 @@ def localize(runs):
 def record_backward(runs):
     """Run backward; return {key: array} of its values, and {key: {name: value}} of local variables.
 
-    If backward raises an exception, both dicts hold only the values before it.
+    A key is (number of an expression, how often it had run before). If backward raises an
+    exception, both dicts have only the values before the exception.
     """
     roots = {i for i, one in enumerate(runs.watch.expressions) if one.root and one.line}
     with contextlib.suppress(Exception):

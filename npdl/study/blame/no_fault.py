@@ -106,9 +106,9 @@ def _double_axis(array, axis):
 
 
 def _find_return_line(subject):
-    """Return the last return statement of backward, or if it has none, its last statement.
+    """Return the last return statement of backward, a Statement.
 
-    The result is a Statement, or None if there is no source.
+    If backward has no return, this is its last statement. Without its source, it is None.
     """
     code = getattr(get_original(subject.layer).backward, "__code__", None)
     watched = code and describe_function(code)

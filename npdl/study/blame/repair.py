@@ -1,8 +1,8 @@
 """Run edits of the candidate statements until one makes every gradient correct.
 
 Running the whole backward is slow, so an edited expression is first evaluated alone. Backward runs
-with the edit only if the linear system of `localize` allows the value of the expression. It then
-also runs on other inputs, to validate the edit.
+with the edit only if the linear system of `localize` allows the value of the expression. If all
+gradients are then correct, backward also runs on other inputs, to validate the edit.
 """
 
 import ast
@@ -100,7 +100,8 @@ class FixSearch:
     def _is_fixed(self, candidate, new):
         """Return True if all gradients are correct when `new` replaces a Candidate's statement.
 
-        If a second change is needed, a sum of the columns `free` may correct the remaining error.
+        If the Candidate needs a second change, the errors that remain may be a linear combination
+        of its columns `free`.
         """
         if any(isinstance(one.node, ast.While) for one in candidate.line.function.lines):
             return False                                # an edit may make the loop endless

@@ -135,7 +135,7 @@ def _format_values(report):
 
 
 def _format_expected(report):
-    """Yield lines with the expected array, or with the entries that differ if both print alike."""
+    """Yield lines with the expected array. If both arrays print alike, list entries that differ."""
     if format_array(report.expected) != format_array(report.computed):
         yield f"  expected   {report.name} {format_array(report.expected)}"
         return

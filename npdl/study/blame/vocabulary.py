@@ -102,7 +102,10 @@ def _find_variables(line, frame):
 
 
 def _add_values(found, texts):
-    """Add expressions {source: value} to a Vocabulary, without most that repeat a value."""
+    """Add expressions {source: value} to a Vocabulary.
+
+    If several expressions have the same value, only the first one and plain names are added.
+    """
     seen = set()
     for text, value in texts.items():
         if isinstance(value, (bool, np.bool_)) or value is None:

@@ -36,9 +36,9 @@ class FunctionPair:
 
 
 def make_function_class(name, forward, backward, sample=None):
-    """Return a subclass of FunctionPair.
+    """Return a class whose forward and backward are two functions, a subclass of FunctionPair.
 
-    name               the name of the class
+    name                the name of the class
     forward, backward  the functions
     sample             a function that returns the arguments of forward, or None
     """
@@ -172,7 +172,7 @@ class Adapter(Layer):
         return returned
 
     def _collect_gradients(self, held):
-        """Add the gradients in {path: value} to those of the Params, and set `missing`."""
+        """Add the gradients in `held`, {path: value}, to each param.grad. Set `missing`."""
         self.missing = set()
         for path, param in self.parameters.items():
             if self.candidates[path].value is param:    # backward has added to a Param itself

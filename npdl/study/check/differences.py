@@ -75,7 +75,10 @@ class Direction:
         return bool(self._found)
 
     def evaluate_level(self, level):
-        """Return an array (4, outputs) for a step size; each column is from estimate_derivative."""
+        """Return the derivative, scale, bend and noise of each output, as an array (4, outputs).
+
+        `level` is the number of the step size (LEVELS).
+        """
         if level not in self._found:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
@@ -149,7 +152,7 @@ def estimate_derivative(h, weight, middle, a, b, c, d):
 
 
 def make_perturbed_run(array, index, run):
-    """Return a function at(t), which adds t to array[index] and returns copies of run()'s arrays.
+    """Return a function at(t), which adds t to array[index] and returns a copy of run()'s output.
 
     If `index` is an array (a direction), t * index is added. The array is restored after each call.
     """

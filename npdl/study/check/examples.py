@@ -2,7 +2,7 @@
 
 `samples` builds the layers and inputs; step, blame, homework and the tests use them. EXAMPLES has
 three examples for each class: a sample, one that differs in every size, and one with sizes of 1. A
-class that isn't listed uses those of its base class, and classes that have the same examples are
+class that isn't listed uses the examples of its base class. Classes with the same examples are
 listed together. For example, these are the examples of Linear:
 
     "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1))
@@ -65,7 +65,7 @@ def draw_input(rng, given):
 
 
 def ids(high, *shape):
-    """Specify random ids below `high`. The first id is 1, which some options ignore."""
+    """Specify random ids below `high`. The first is 1, the id for `ignored` and `padding_id`."""
     def draw(rng):
         found = rng.integers(0, high, shape)
         found.flat[0] = min(1, high - 1)
@@ -241,7 +241,7 @@ EXAMPLES = {
 
 
 def draw_visible(layer, inputs, rng):
-    """Draw a mask (queries, keys), True where a query attends to a key; each query has a key."""
+    """Draw a mask (queries, keys), True where a query attends to a key. No row is all False."""
     keys = 1 if len(inputs) == 3 else 0
     seen = rng.random((inputs[0].shape[-2], inputs[keys].shape[-2])) < 0.6
     seen[-1, -1] = False

@@ -112,7 +112,7 @@ def is_part(item):
 def copy_object(owner, copies=None):
     """Return a deep copy of an object.
 
-    copies  {id of a value: its copy}; other values are copied here
+    copies  {id of a value: the copy to use}; all other values are copied here
     Read-only arrays are shared, because a copy would not be read-only.
     """
     shared = {id(value): value for _, value in walk_attributes(owner)

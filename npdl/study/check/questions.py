@@ -18,10 +18,12 @@ MOVED = 1e-3                    # relative perturbation of an array, to see if f
 
 
 def find_questions(subject, missing):
-    """Return notes {name: text} on inputs that need no gradient, and a list of questions.
+    """Return (notes, questions) on the arrays for which no gradient was found.
 
-    subject  a Subject whose backward has run
-    missing  the names of the arrays for which no gradient was found
+    subject    a Subject whose backward has run
+    missing    the names of these arrays
+    notes      {name: text} for the inputs that seem to need no gradient
+    questions  a list of texts for the author of the layer, about arrays of unknown role
     """
     inputs = [name for name in missing if name not in subject.params]
     excused = {name: f"backward returns no gradient for {name}, so {name} is treated as a target "

@@ -1,10 +1,10 @@
 """Make small inputs for every layer, so that `step` and `blame` need only the layer's name.
 
 A sample is a tuple (layer, inputs, options), with which layer.forward(*inputs, **options) runs. A
-user's own class has a classmethod `sample()`, which returns a layer, followed by the inputs. For a
-class of npdl, or one with its name or derived from it, the samples come from the list
-examples.EXAMPLES[name]. They are a first sample, one with other sizes, and one with sizes of 1.
-There is another sample for each option of the layer.
+user's own class has a classmethod `sample()`, which returns a layer, followed by the inputs. The
+list examples.EXAMPLES[name] has the samples of npdl's classes: a first sample, one with other
+sizes, and one with sizes of 1. There is another sample for each option of the layer. A user's class
+without `sample()` uses the samples of npdl's class with its name, or of its base class.
 """
 
 import functools

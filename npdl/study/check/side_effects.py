@@ -49,7 +49,10 @@ def find_side_effects(check):
 
 
 def _run_backward(subject, dout, is_twice):
-    """Return {name: gradient} after a second backward, or after forward with other inputs."""
+    """Return {name: gradient} of a second backward on the same cache.
+
+    If `is_twice` is False, backward runs once, after another forward with other inputs.
+    """
     _, cache = subject.run()
     if is_twice:
         subject.backward(copy_tree(dout), cache)

@@ -38,7 +38,8 @@ class Subject:
             an array is changed, the next run uses the changed values.
     dout    random upstream gradients, nested as the outputs are
     paths   the paths of the output arrays; "1.0" is the first array in the second output
-    uses    lists of paths; backward is checked with upstream gradients at the paths of one list
+    uses    a list of lists of paths; for each list, backward is checked once, with upstream
+            gradients at its paths
     notes   sentences on the outputs whose gradients are not compared
     ambiguous      descriptions of returned gradients that belong to no input
     returned_none  the names of the inputs for which backward returned None
@@ -255,7 +256,7 @@ class Subject:
 
     @contextlib.contextmanager
     def _reset_generators(self):
-        """Run the block with the random generators in their first states; then restore them."""
+        """Reset the random generators to their first states in the block, then restore them."""
         before = [one.state for one, _ in self._generators]
         for one, state in self._generators:
             one.state = state
@@ -272,7 +273,7 @@ def ones_like(outputs):
 
 
 def subtract_gradients(after, before):
-    """Return after - before, or `after` if its shape differs, or None if it is not an array."""
+    """Return after - before. If the shapes differ, return `after`, or None if it is no array."""
     found = to_float_array(after)
     return found - before if found is not None and found.shape == before.shape else found
 

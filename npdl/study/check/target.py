@@ -153,7 +153,7 @@ def _parse_settings(texts, option, example):
 
 
 def _draw_array(rng, name, shape):
-    """Draw a standard normal array; `shape` is a tuple or integer, `name` is for an error."""
+    """Draw a standard normal array. `shape` is a tuple or an integer. Messages quote `name`."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     if not all(isinstance(n, int) and n > 0 for n in shape):
         raise InputError(f"{name}={','.join(map(str, shape))} is not a shape; give positive "

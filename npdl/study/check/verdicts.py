@@ -3,10 +3,10 @@
 A `Check` computes the numerical gradients once. Then it calls backward with the upstream gradients
 of all outputs, of each output alone, and of each pair of outputs.
 
-An entry of a gradient is right if its error is at most a fraction LIMIT of the sum of magnitudes
-from which the derivative is computed, plus an allowance for rounding. It is wrong if its error is
-larger than that, and larger than the uncertainty of the numerical derivative. Otherwise it is
-inconclusive.
+An entry of a gradient is right if it is close to the numerical derivative. The allowed error is
+LIMIT times the scale of the derivative (npdl.study.check.differences), plus an allowance for
+rounding. The entry is wrong if its error is larger than that, and larger than the uncertainty of
+the numerical derivative. Otherwise it is inconclusive.
 """
 
 import functools
@@ -109,7 +109,10 @@ class Verdict:
 
     @property
     def right(self):
-        """Return True or False, or None if no gradient is wrong but one is inconclusive."""
+        """Return True if all gradients are right, and False if there is a wrong one or a fault.
+
+        None means that none is wrong, but that one is inconclusive, or that there is a question.
+        """
         if self.faults or any(row.right is False for row in self.rows):
             return False
         known = self.rows and all(row.right for row in self.rows) and not self.questions
@@ -171,10 +174,10 @@ class Check:
         return f"{sum(begun)} of {len(begun)} numerical derivatives are computed"
 
     def compute_verdict(self):
-        """Compare the gradients for all outputs, then for one output or a pair at a time.
+        """Compare the gradients for all outputs together, for each output and for each pair.
 
-        Returns the Verdict. The check ends with the first outputs for which a gradient is wrong. If
-        no gradient is wrong, each Row is for the outputs for which this gradient is least certain.
+        Returns the Verdict. The check stops as soon as a gradient is wrong. If no gradient is
+        wrong, the Verdict has the least certain of the comparisons of each gradient.
         """
         found = {}
         for used in self.uses:
@@ -219,7 +222,11 @@ class Check:
         return self.subject.backward(self.subject.copy_upstream(used), cache)
 
     def compare_gradient(self, name, gradient, used):
-        """Compare a gradient, or None, for the outputs at the paths `used`, and return the Row."""
+        """Compare the gradient of the array `name` with the numerical one, and return the Row.
+
+        `gradient` is None if backward returned no gradient. Only the outputs at the paths `used`
+        have an upstream gradient.
+        """
         wanted, row = self.arrays[name].shape, Row(name)
         row.used = " and ".join(used) * (used != self.paths)
         if gradient is None:
@@ -256,7 +263,7 @@ class Check:
         row.right = False if worst > 1 else None if row.unknown else True
 
     def compute_derivative(self, at, used):
-        """Return the Derivative at t = 0 of the weighted sum of the outputs at(t)."""
+        """Differentiate the weighted sum of the outputs at(t) at t = 0; return the Derivative."""
         columns, largest, _ = self._find_derivatives(tuple(used))
         direction = Direction(at, self.base, self.weights)
         return direction.compute_derivative(columns, largest, is_quick=True)
@@ -271,10 +278,10 @@ class Check:
         return found
 
     def _compute_derivatives(self, used):
-        """Return (columns, largest, {name: [Derivative]}) for the outputs at the paths `used`.
+        """Compute all numerical derivatives of the outputs at the paths `used`.
 
-        `columns` are the indices of these outputs. `largest` is the largest sum of magnitudes from
-        which a derivative is computed (the scale in npdl.study.check.differences).
+        Returns (columns, largest, {name: [Derivative]}). `columns` are the indices of these
+        outputs. `largest` is the largest scale of a derivative (npdl.study.check.differences).
         """
         columns = [self.paths.index(path) for path in used]
         largest = max((one.evaluate_level(0)[1, columns].sum()
@@ -298,17 +305,17 @@ def find_padding_rows(subject):
 
 
 def _entry_index(point):
-    """Return the index of an entry, or () if `point` is an array, a random direction."""
+    """Return the index `point` of an entry. If `point` is a random direction, return ()."""
     return point if isinstance(point, tuple) else ()
 
 
 def select_component(gradient, point):
-    """Return a gradient's entry at the index `point`, or inner product with the array `point`."""
+    """Return the entry gradient[point]. If `point` is an array, return the inner product."""
     return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
 
 
 def choose_entries(array, rng, entries=None):
-    """List the indices to compare; for a large array, some indices and then random directions."""
+    """List the indices to compare. For a large array, list a few and then random directions."""
     indices = list(np.ndindex(array.shape))
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
         return indices

@@ -84,7 +84,7 @@ class Exercise:
 
 
 def _find_forward_name(name):
-    """Return the name of a backward's forward: "softmax" for "softmax_backward"."""
+    """Return the name of the forward of a backward: "softmax" for "softmax_backward"."""
     return "forward" if name == "backward" else name.removesuffix("_backward")
 
 

@@ -42,7 +42,7 @@ def blame_first_wrong(questions):
 
 
 def format_lines(report):
-    """Return a Blame's incorrect line, or lines that it names as alternatives; "" for none."""
+    """Return the incorrect line of a Blame and its alternatives as text, or "" if it has none."""
     if report is None or not report.line:
         return ""
     others = [(n, linecache.getline(report.file, n)) for n, _ in report.alternatives]

@@ -6,7 +6,7 @@ SHORTEST = 150          # code with fewer characters is not compared: short code
 
 
 def normalise_methods(source, methods):
-    """Return the code of the methods in a source without names and comments, for a comparison.
+    """Return the code of some methods without names and comments, to compare it.
 
     Returns "" if the code is short or invalid. The student's file must have run in a child process
     before, which shows that it doesn't crash Python's parser.
@@ -34,7 +34,7 @@ def _normalise_function(function):
 
 
 def find_copies(graded):
-    """Return {submission: text} for {submission: {exercise: Grade}}.
+    """Find equal code; return {submission: text} for `graded`, {submission: {exercise: Grade}}.
 
     The text lists other submissions with equal code, such as "ada (Linear); ben (Tanh)".
     """

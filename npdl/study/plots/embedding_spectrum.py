@@ -25,9 +25,9 @@ def principal_components(table):
 
 
 def fourier_spectrum(table):
-    """Return the fraction of the power at each frequency 1..p//2 over the rows of a (p, D) table.
+    """Return the power spectrum along the rows of a (p, D) table, as fractions of the total power.
 
-    The power is summed over the D columns. The result is an array (p//2,).
+    The power is summed over the D columns. The result is an array (p//2,): frequencies 1..p//2.
     """
     power = np.square(np.abs(np.fft.rfft(table - table.mean(0), axis=0))).sum(1)
     if len(table) % 2 == 0:
@@ -36,7 +36,10 @@ def fourier_spectrum(table):
 
 
 def project_frequency(table, k):
-    """Return the rows of a (p, D) table projected onto the plane of frequency k, as (p, 2)."""
+    """Project the rows of a (p, D) table onto the plane of frequency k; return an array (p, 2).
+
+    The real and the imaginary part of the Fourier coefficient at k span this plane.
+    """
     wave = np.fft.rfft(table - table.mean(0), axis=0)[k]            # wave (D,), complex
     U, _, _ = np.linalg.svd(np.stack([wave.real, wave.imag]).T, full_matrices=False)
     return (table - table.mean(0)) @ U[:, :2]

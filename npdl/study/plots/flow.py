@@ -36,8 +36,8 @@ def measure_flow(model, ids, targets, answer_mask):
     """Run forward and backward; return [(dotted name, activations, gradients)] of the layers.
 
     Activations are the magnitudes |y| of a layer's outputs, as one vector. Gradients are
-    |dL/dy| for the summed loss L. Dropout, Identity, and layers that contain others are left out,
-    except for recurrent layers. The layers are in the order in which forward runs them.
+    |dL/dy| for the summed loss L. Dropout, Identity, and layers that contain other layers are left
+    out, except for recurrent layers. The layers are in the order in which forward runs them.
     """
     names, activations, gradients = {}, {}, {}
     for name, layer in named_layers(model):

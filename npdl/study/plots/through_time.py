@@ -28,10 +28,10 @@ def set_long_memory(cell, rng):
 
 
 def compute_gradient_norms(cell, steps, rng):
-    """Return the norms of dL/dstate_t at t = 0..steps, an array (steps + 1,); means over a batch.
+    """Return the norm of dL/dstate_t for each step t, averaged over a batch.
 
-    dL/dh at the last step is random. The inputs are standard normal, and the initial state is 0.
-    The state of an LSTM is (h, c).
+    The result is an array (steps + 1,), for t = 0..steps. dL/dh at the last step is random. The
+    inputs are standard normal, and the initial state is 0. The state of an LSTM is (h, c).
     """
     state, caches = None, []
     for _ in range(steps):

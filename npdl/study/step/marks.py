@@ -42,7 +42,7 @@ class Marks:
     """Compares the values that backward wrote with true gradients, and sets their marks.
 
     recording  the Recorder, after its run
-    runs       the Runs, which run the layer again; the comparison ends when their budget is spent
+    runs       a Runs object, which runs the layer again; if its budget is spent, the marking ends
     is_wrong   True if a gradient of the layer is wrong
     """
 
@@ -73,7 +73,7 @@ class Marks:
                         write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
 
     def _compare(self, step, write, is_wrong):
-        """Set the mark of a written value that is a gradient, or whose name says so, such as "dx".
+        """Set the mark of a written value if it is a gradient, or has a gradient's name like "dx".
 
         The gradient may be the whole array, or only the value that the statement assigns to a part
         of the array or adds to it, such as e in `dx[i] += e`.
@@ -92,10 +92,11 @@ class Marks:
                                       (expression.line or expression.function).node.lineno)
 
     def _find_nearest(self, array, call, name):
-        """Return (relative error, key) of forward's value whose gradient is nearest to an array.
+        """Find the value of forward whose gradient is nearest to an array.
 
         `name` is the array's variable. For "dz", all values of z are compared; for "return", the
-        arguments of forward. If forward has no such value, the result is (inf, None).
+        arguments of forward. Returns (relative error, key of the value), or (inf, None) if forward
+        has no such value.
         """
         made = self.recording.call_of
         if name == "return":
@@ -119,7 +120,7 @@ class Marks:
         return best
 
     def _list_arrays(self, step, write):
-        """Return up to two lists: the whole written arrays, and the values put into them."""
+        """Return up to two lists: the whole written arrays, and the values assigned to parts."""
         keys = [] if isinstance(step.line.node, ast.Expr) else [
             k for k in step.keys if step.line.is_return
             or write.name in (given := self.oracle.assigned_variable(k), given.split("[")[0])]

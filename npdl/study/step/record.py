@@ -112,8 +112,8 @@ class Recorder(Watch):
     steps, calls  the Steps and the Calls of forward and backward
     cut           the phases of which only the first MOST_STEPS steps are recorded
     error         the exception that the layer raised, or None
-    call_of       {key of a value in forward: its Call}
-    values        {key of a value in backward: a copy}
+    call_of       {key: Call} for forward's values; a key is (number of an Expression, occurrence)
+    values        {key: copy} for backward's values
     marked        the WatchedFunctions and the Statements that the hook reports
     frames        {frame: Call} of the calls of the phase
     """

@@ -1,4 +1,4 @@
-"""Print the Walk that step() returns, in colour if the output is a terminal without NO_COLOR."""
+"""Print the Walk that step() returns. A terminal shows colours; NO_COLOR turns them off."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ COLOURS = {"right": GREEN, "upstream": YELLOW, "wrong": RED}
 
 
 def print_walk(walk, phases):
-    """Print the shown statements of a Walk with their arrays, by default to sys.stdout."""
+    """Print the shown statements of a Walk with their arrays, for the given phases."""
     is_coloured = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
                    and os.environ.get("TERM") != "dumb")
 

@@ -42,7 +42,7 @@ class Walk:
     notes: list = field(default_factory=list)
 
     def show(self, phases=PHASES):
-        """Print the statements with their arrays to a text file, by default sys.stdout."""
+        """Print the statements of `phases` with their arrays."""
         print_walk(self, phases)
 
     def to_html(self, path, phases=PHASES):

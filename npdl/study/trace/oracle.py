@@ -62,7 +62,11 @@ class Oracle:
             self.sizes[value.size].append(key)
 
     def inner_product(self, key):
-        """Return the inner product of `key`'s true gradient with a random direction, or NaN."""
+        """Return the inner product of a random direction and the true gradient of one value.
+
+        `key` says which value of forward it is (see `values`). The result is NaN if finite
+        differences do not determine it.
+        """
         if key not in self.inner_products:
             u = draw_direction(self.values[key].shape)
             self.inner_products[key] = np.nan
@@ -83,9 +87,9 @@ class Oracle:
         return names[key[1] % len(names)] if names else ""
 
     def relative_error(self, key, value):
-        """Return the relative error of `value`, compared with the true gradient of `key`.
+        """Compare an array with the true gradient of forward's value `key`; return the error.
 
-        The error is inf if the shapes differ, and NaN if the true gradient is unknown.
+        The relative error is inf if the shapes differ, and NaN if the true gradient is unknown.
         """
         shape = self.values[key].shape
         if not is_similar_shape(shape, value.shape):
@@ -101,7 +105,7 @@ class Oracle:
         return any(self.relative_error(key, value) <= CLOSE for key in keys)
 
     def find_expression(self, value):
-        """Return the source of forward's expression with gradient `value` or `value.T`, or ""."""
+        """Return the source of forward's expression whose gradient is `value` or value.T, or ""."""
         for key in self.sizes.get(value.size, ()):
             if self.runs.budget.is_spent:
                 break
@@ -111,7 +115,7 @@ class Oracle:
 
 
 def is_similar_shape(one, two):
-    """Return True if two shapes are equal, except for axes of length 1 and merged axes."""
+    """Return True if two shapes are equal after removing axes of length 1 and merging axes."""
     one, two = [n for n in one if n != 1], [n for n in two if n != 1]
     return one == two or bool(one and two) and one[-1] == two[-1] and np.prod(one) == np.prod(
         two) and min(len(one), len(two)) <= 2

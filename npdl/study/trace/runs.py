@@ -87,7 +87,8 @@ class Runs:
     def _watch_block(self, what, options):
         """Watch the values in the block, and subtract the cost of the block from the budget.
 
-        The cost is the number of values that the first block with this `what` has computed.
+        `what` is "forward" or "backward". The cost is the number of values that the first block
+        with the same `what` has computed.
         """
         before = self.watch.work
         try:
@@ -119,7 +120,7 @@ class Runs:
             found[name], float) for name, array in self.arrays.items()}
 
     def set_truth(self, wrong):
-        """Set `truth` to backward's gradients, but to numerical ones for the names in `wrong`."""
+        """Set `truth`: numerical gradients for the names in `wrong`, backward's for all others."""
         self.truth = self.compute_gradients() | {
             name: self.check.numerical_gradient(name, self.used) for name in wrong}
 

@@ -22,11 +22,11 @@ class Statement:
     function     the WatchedFunction that contains it
     node         its syntax node
     loops        the syntax nodes of the loops around it
-    expressions  the indices in Watch.expressions of the values that it assigns, returns or passes
+    expressions  indices in Watch.expressions of values that it assigns, returns or passes to a call
     first_line   the line number at which the statement begins
     last_line    the line number at which it ends; for a loop or a branch, the end of its header
     is_return    True for a return statement
-    is_simple    True unless the statement is a loop or a branch
+    is_simple    False for a statement with a body, such as a loop or a branch
     """
 
     function: object
@@ -124,9 +124,10 @@ class Expression:
 
 
 def describe_function(code):
-    """Return the WatchedFunction of a code object, or None without source; `functions` is empty.
+    """Return the WatchedFunction of a code object, or None if its source is not found.
 
-    linecache reads the source, so this works for the cell of a notebook, too.
+    Its list `functions` is still empty. linecache reads the source, so this works for the cell of a
+    notebook, too.
     """
     with contextlib.suppress(SyntaxError):
         known = find_definitions("".join(linecache.getlines(code.co_filename)))

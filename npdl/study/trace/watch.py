@@ -148,7 +148,8 @@ class Rewrite(ast.NodeTransformer):
 class Watch:
     """Records or changes the values that functions compute between `start` and `stop`.
 
-    functions       the WatchedFunctions that `work()` calls; without npdl's if `npdls` is False
+    functions       the functions that `work()` calls, each a WatchedFunction; functions of npdl are
+                    left out if `npdls` is False
     expressions     all their Expressions; the number in a key is an index of this list
     without_source  the names of the functions whose source wasn't found
     work            the number of values computed so far; 256 entries of an array count as one
@@ -269,7 +270,7 @@ def run_profiled(called):
 
 @functools.lru_cache(maxsize=4096)
 def _is_watched_code(code, npdls):
-    """Return True for a student's function, or if `npdls` is True, also for npdl's layers."""
+    """Return True for a function of a student. If `npdls` is True, npdl's layers count, too."""
     if code.co_name[0] == "<":                          # a lambda, a comprehension
         return False
     name = code.co_filename
