@@ -84,7 +84,10 @@ def _describe_unknown(name):
 
 
 def _run_until_output_closes(run, options):
-    """Run a command; return its exit status, or `options.status` if its output was closed."""
+    """Run a command and return its exit status.
+
+    If the output was closed early, return `options.status`, which the command may have set, or 0.
+    """
     try:
         status = run(options)
         sys.stdout.flush()

@@ -77,7 +77,7 @@ def _import_cupy():
 
 
 def _describe_visible_devices():
-    """Return words on CUDA_VISIBLE_DEVICES, which may hide GPUs, or "" if it is not set."""
+    """Return a note that CUDA_VISIBLE_DEVICES may hide GPUs, or "" if it is not set."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "" if shown is None else f" among those that CUDA_VISIBLE_DEVICES={shown!r} shows"
 
@@ -114,14 +114,14 @@ def convert_cupy_errors():
 
 
 def _is_cupy_error(error):
-    """Return True if CuPy raised this error, also if it could not load a CUDA library."""
+    """Return True if an error comes from CuPy, for example if it can't load a CUDA library."""
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
         return not is_host()
     return type(error).__module__.split(".")[0] in ("cupy", "cupyx", "cupy_backends", "cuda")
 
 
 def _describe_memory_limit(error):
-    """Return words on the GPU's memory or CuPy's limit, such as ' (80 GiB)', or "" if unknown."""
+    """Return the size of the GPU's memory, or of CuPy's limit, as text. If unknown, return ""."""
     try:
         limit = xp.get_default_memory_pool().get_limit()
         if limit and "limit" in str(error):
@@ -177,12 +177,12 @@ def to_device(array):
 
 
 def as_array(array):
-    """Return an array (or subclass) unchanged, and any other value as an array of the backend."""
+    """Convert a value to an array of the backend. Arrays of the backend stay as they are."""
     return array if isinstance(array, xp.ndarray) else xp.asarray(array)
 
 
 def replaces_functions(array):
-    """Return True if the type of an array replaces functions that `replaceable` decorates."""
+    """Return True if the array's type has its own versions of functions (see `replaceable`)."""
     return getattr(type(array), "replaces_functions", False)
 
 

@@ -66,7 +66,7 @@ class Param:
         self.grad = xp.zeros(self.data.shape, self.data.dtype) if learns else _Discard()
 
     def like(self, data):
-        """Return another Param with this data, its own gradient, and the same settings."""
+        """Return a new Param with the array `data`, a new gradient, and the same settings."""
         twin = Param(data, self.decay, self._can_learn)
         if not self.trainable:
             twin.trainable = False
@@ -250,7 +250,7 @@ class Layer:
         write(path, self.state_dict())
 
     def load(self, path):
-        """Read the parameters from a file that `save` wrote, for a layer with the same sizes.
+        """Read the parameters from a file that `save` wrote. The layer must have the same sizes.
 
         Raises CheckpointError if the file is not a safetensors file or is damaged, and InputError
         if its names, shapes or dtypes differ from those of this layer.

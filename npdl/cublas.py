@@ -59,9 +59,9 @@ class Handle:
                                "check the GPU with nvidia-smi")
 
     def make_product(self, a, b, out):
-        """Return a function that computes out = a b, for which `can_multiply` is True.
+        """Return a function that computes out = a b for matrices, or for stacks of matrices.
 
-        The distance between the matrices of a stack may vary.
+        can_multiply(a, b, out) must be True. The matrices of a stack may lie anywhere in memory.
         """
         # cuBLAS stores matrices by columns, so it reads each as its transpose: out^T = b^T a^T
         matrices = [x[(0,) * (x.ndim - 2)] for x in (b, a, out)]
@@ -84,9 +84,10 @@ class Handle:
 
 
 def can_multiply(a, b, out):
-    """Return True if cuBLAS computes out = a b for these matrices, or stacks of matrices.
+    """Return True if cuBLAS can compute out = a b for these matrices, or stacks of matrices.
 
-    Otherwise cuBLAS can't read their dtypes, or the layout within a matrix.
+    They must have one dtype, float32 or float64, and must not be empty. In each matrix of a and b,
+    the rows or the columns must be contiguous, and in `out` the rows.
     """
     if min(a.ndim, b.ndim) < 2 or not a.size or not out.size:
         return False
@@ -96,9 +97,10 @@ def can_multiply(a, b, out):
 
 
 def find_layout(x):
-    """Return (transposed: 0 or 1, leading dimension) of matrices; None if cuBLAS can't read them.
+    """Return how cuBLAS reads the matrix or the stack `x`: a pair (transposed, leading dimension).
 
-    `x` is a matrix or a stack of matrices.
+    `transposed` is 0 if the rows of a matrix are contiguous, and 1 if only the columns are. If
+    neither are, cuBLAS can't read `x`, and the result is None.
     """
     row, column = (step // x.dtype.itemsize for step in x.strides[-2:])
     R, C = x.shape[-2:]
@@ -110,7 +112,7 @@ def find_layout(x):
 
 
 def matrix_addresses(x, lead):
-    """Return the address of each matrix of a stack that is broadcast to (*lead, rows, columns)."""
+    """Return the address of each matrix in the stack `x`, broadcast to (*lead, rows, columns)."""
     steps = [0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True)][:-2]
     steps = [0] * (len(lead) - len(steps)) + steps
     places = np.indices(lead).reshape(len(lead), -1)

@@ -33,7 +33,7 @@ def broadcasts(shape, full):
 
 
 def is_array(x):
-    """Return True for arrays except masked ones, whose mask many NumPy functions ignore."""
+    """Return True for an array that is not masked, because many NumPy functions ignore a mask."""
     return hasattr(x, "ndim") and hasattr(x, "dtype") and not isinstance(x, np.ma.MaskedArray)
 
 
@@ -62,7 +62,7 @@ def require_number(name, value, allowed, wanted):
 
 
 def _requirement(allowed, wanted):
-    """Return a function of named numbers, which calls `require_number` for each of them."""
+    """Return a function that raises InputError if one of its keyword arguments isn't allowed."""
     def require(**named):
         for name, value in named.items():
             require_number(name, value, allowed, wanted)
@@ -119,8 +119,8 @@ def check_shape(owner, x, *shapes):
 def check_shapes(owner, **arrays):
     """Raise InputError unless the arrays fit together. Each value is a pair (array, shape).
 
-    The arrays must hold real numbers. The shapes are those of `check_shape`. A letter has the same
-    length in all shapes, and so has "...".
+    The arrays must hold real numbers. A shape is a text as in `check_shape`. The same letter is the
+    same length in all shapes, and "..." are the same axes.
     """
     check_real(owner, **{name: x for name, (x, _) in arrays.items()})
     lengths = {}
@@ -131,7 +131,7 @@ def check_shapes(owner, **arrays):
 
 
 def _has_shape(x, shape, lengths):
-    """Return True if `x` has this shape. Store the length of each of its letters in `lengths`."""
+    """Return True if `x` has this shape, a text. `lengths` collects the lengths of its letters."""
     axes, wanted = x.shape, shape.strip("(),").split(", ")
     if wanted[0] == "...":
         leading = max(0, len(axes) - len(wanted) + 1)
@@ -163,9 +163,9 @@ def check_gradient(dy, shape, owner):
 
 
 def check_mask(owner, mask, shape, kinds="b", meaning="bool, True for the entries that count"):
-    """Raise InputError unless `mask` is None, or fits: its kind is in `kinds`, and it broadcasts.
+    """Raise InputError unless `mask` is None, or an array that broadcasts to `shape`.
 
-    `meaning` is the end of the message.
+    Its dtype.kind must be in `kinds`. The message says in the words `meaning` what a mask must be.
     """
     if mask is None:
         return
@@ -205,7 +205,9 @@ def _check_range(values, largest, name, note=""):
     """Raise InputError unless all values are from 0 to `largest`. `note` explains this limit."""
     for value in (values.min(), values.max()) if values.size else ():
         if not 0 <= value <= largest:
-            raise InputError(f"{name} contain {value}; allowed are 0 to {largest}{note}")
+            allowed = f"allowed are 0 to {largest}{note}" if largest >= 0 else (
+                "no value is allowed, because there are no entries to select from")
+            raise InputError(f"{name} contain {value}; {allowed}")
 
 
 def checked_tokens(ids, owner, max_len=None, size=LARGEST_INTEGER):
@@ -221,7 +223,7 @@ def checked_tokens(ids, owner, max_len=None, size=LARGEST_INTEGER):
 
 
 def checked_key_mask(key_mask, shape, owner):
-    """Return `key_mask` as an array. Raise InputError unless it is bool and (B, S) like the ids."""
+    """Return `key_mask` as an array. Raise InputError unless it is a bool array of this shape."""
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
     if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
         raise InputError(f"{owner}: key_mask is {describe(mask)}; it must be bool "
@@ -230,10 +232,10 @@ def checked_key_mask(key_mask, shape, owner):
 
 
 def checked_positions(owner, x, positions, sizes):
-    """Check the positions of x (..., S, D), and return them; if they are None, return 0 .. S-1.
+    """Return the positions of the vectors in x (..., S, D) as an array, by default 0 .. S-1.
 
-    `sizes` is (P, D): the positions must be below P, and broadcast to the axes of x without the
-    last. x must have a float dtype, because position embeddings are converted to this dtype.
+    Raises InputError unless they are integers below P that broadcast to x.shape[:-1]. `sizes` is
+    (P, D). x must have a float dtype, because position embeddings are converted to this dtype.
     """
     count, width = sizes
     check_floats(owner, the_input=x)
@@ -258,7 +260,7 @@ def checked_lengths(lengths, B, S, owner):
 
 
 def checked_state(state, parts, shape, owner):
-    """Return a state h or (h, c). Raise InputError unless it is `parts` float arrays of `shape`."""
+    """Return a state of `parts` arrays (1 or 2). Raise InputError unless they have this `shape`."""
     given = state if isinstance(state, (tuple, list)) else (state,)
     check_floats(owner, **{f"state_{i}": part for i, part in enumerate(given)})
     if [part.shape for part in given] != [shape] * parts:
@@ -305,15 +307,16 @@ def check_loss_shapes(logits, targets, counted):
     """
     check_kinds("iu", "loss", targets=targets)
     check_kinds("b", "loss", counted=counted)
-    if len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape:
+    if (len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape
+            or not logits[2]):
         raise InputError(
             f"loss: logits {logits}, targets {targets.shape} and counted {counted.shape} "
-            "do not fit; they must be (B, S, V), (B, S) and (B, S)"
+            "do not fit; they must be (B, S, V), (B, S) and (B, S), with V of at least 1"
         )
 
 
 def require_layers(owner, layers, wanted="a Layer, such as a model, and not its parameters"):
-    """Raise InputError, and say what is `wanted`, unless `layers` has at least one Layer."""
+    """Raise InputError, which says what is `wanted`, unless `layers` is one or more Layers."""
     items = layers if isinstance(layers, (list, tuple)) else [layers]
     invalid = [describe(layer) for layer in items
                if isinstance(layer, type) or not hasattr(layer, "backward")]

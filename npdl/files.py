@@ -17,9 +17,9 @@ def write_atomically(path, write):
     """Call `write(file)` with a temporary file next to `path`, then rename the file to `path`.
 
     So other programs read the old file or the whole new file, also after a power failure. The
-    temporary file is deleted after an error. Symbolic links are followed. Raises CheckpointError
-    instead of OSError. Also raises it if `path` exists and is not a file but, for example, a
-    device, because the rename would replace the device by a file.
+    temporary file is deleted after an error. Symbolic links are followed. Raises CheckpointError if
+    the file can't be written. It is also raised if `path` is, for example, a device, because the
+    rename would replace the device by a file.
     """
     path = Path(path)
     if not path.name:
@@ -53,10 +53,11 @@ def describe_write_error(path, error):
 
 
 def is_file(path, or_nothing=False):
-    """Return True if `path` is an ordinary file or, with `or_nothing`, if it does not exist.
+    """Return True if `path` is an ordinary file.
 
-    Call this before you open a file, because opening a named pipe would wait for ever. Raises
-    OSError if there is no permission to read the folder.
+    With `or_nothing`, also return True if `path` does not exist. Call this before you open a file,
+    because opening a named pipe would wait for ever. Raises OSError if there is no permission to
+    read the folder.
     """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -92,7 +93,7 @@ def parse_json(content):
 
 
 def reject_constant(constant):
-    """Raise ValueError for NaN and Infinity, as the argument parse_constant of json.loads."""
+    """Raise ValueError. As parse_constant of json.loads, this rejects NaN and Infinity."""
     raise ValueError(f"{constant} is not allowed in JSON")
 
 

@@ -149,14 +149,14 @@ def _sum_on_device(rows, index, size):
 
 
 def map_state(function, *states):
-    """Return function(h) for states h, or (function(h), function(c)) for states (h, c)."""
+    """Return function(h) for states h. For states (h, c), return (function(h), function(c))."""
     if isinstance(states[0], tuple):
         return tuple(function(*parts) for parts in zip(*states, strict=True))
     return function(*states)
 
 
 def by_layer(state, L, owner):
-    """Return a list of L states, one for each layer, from a state with arrays (L, B, H) or None."""
+    """Split a state with arrays (L, B, H) into a list of L states. For None, return [None] * L."""
     if state is None:
         return [None] * L
     state = tuple(state) if isinstance(state, list) else state
@@ -209,7 +209,7 @@ def add_dh(dstate, dh):
 
 
 def chooser(valid):
-    """Return a function of (new, old) that returns new where the mask `valid` is True, else old.
+    """Return a function f(new, old=0) that takes `new` where `valid` is True, and `old` elsewhere.
 
     `valid` (B, 1) is True for the sequences for which a step is valid.
     """

@@ -17,7 +17,7 @@ BLANK = object()
 
 
 def generator(rng):
-    """Return `rng` if it is a generator or BLANK, or a new generator if `rng` is a seed."""
+    """Return a new generator for the seed `rng`. A generator or BLANK is returned as it is."""
     if rng is BLANK or isinstance(rng, np.random.Generator):
         return rng
     if not is_integer(rng) or rng < 0:

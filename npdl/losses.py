@@ -26,7 +26,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def answer_mask(targets, eq_positions, mask):
-    """Return the loss mask (B, S): `mask` after the '=' at eq_positions, False elsewhere."""
+    """Return `mask` (B, S) with False up to and including the '=', which is at `eq_positions`."""
     return mask & (xp.arange(targets.shape[1]) > eq_positions[:, None])
 
 
@@ -35,8 +35,8 @@ class SequenceLoss(Layer):
 
     forward(logits, targets, counted): logits (B, S, V), integers targets (B, S), and the loss mask
     `counted` (B, S), which is True for the targets that count. For a language model it is False for
-    padding; for equations it is `answer_mask`.
-    average    "sample" as in the formula, or "token", which averages over all unmasked targets of
+    padding. For equations, `answer_mask` computes it. average "sample" as in the formula, or
+    "token", which averages over all unmasked targets of
                the batch at once
     reduction  "mean", "sum" (of the samples), or "none", which returns one loss per sample (B,)
     A sample without an unmasked target has loss 0. Masked logits and targets have no effect, even
@@ -153,7 +153,7 @@ class CrossEntropy(Layer):
         return dlogits
 
     def checked(self, logits, targets):
-        """Return the targets, 0 in place of ignored ones, and a mask, False for ignored ones."""
+        """Return the targets with ignored ones set to 0, and a mask that is False for these."""
         targets = checked_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), logits.shape[-1], "targets"), counted
@@ -163,10 +163,10 @@ class StableMaxLoss(Layer):
     """loss = -log(s(x_y) / sum_v s(x_v)),   s(x) = x + 1 if x >= 0, else 1 / (1 - x).
 
     forward(logits, targets): logits x (..., V), integers targets y (...). s(x) grows linearly,
-    while the exp(x) of softmax grows exponentially. In softmax, the terms of all other logits can
-    be lost in the rounding of the sum if one logit is large; here they are not. `reduction` is
-    "mean", "sum" or "none", as in CrossEntropy. Raises InputError for shapes that do not fit, and
-    for targets outside [0, V). Prieto et al. 2025, arXiv:2501.04697.
+    while the exp(x) of softmax grows exponentially. If one logit is large, rounding the sum of
+    softmax can lose the terms of all other logits. The sum of s loses them only at far larger
+    logits. `reduction` is "mean", "sum" or "none", as in CrossEntropy. Raises InputError for shapes
+    that do not fit, and for targets outside [0, V). Prieto et al. 2025, arXiv:2501.04697.
     """
 
     def __init__(self, reduction="mean"):
@@ -262,7 +262,7 @@ class KLDivergence(Layer):
 def kl_divergence(p, q):
     """Return D(P || Q) (...) of the probabilities p and q (..., V).
 
-    A term with p = 0 is 0. If q is 0 where p is not, the divergence is infinite.
+    A term with p = 0 is 0. A term with p > 0 and q = 0 is infinite.
     """
     possible = p > 0
     log_p, log_q = xp.log(xp.where(possible, p, 1)), xp.log(xp.where(q > 0, q, 1))
@@ -287,6 +287,9 @@ def reduced(loss, reduction):
 
 
 def reduced_backward(dloss, reduction, like):
-    """Return the gradient of `loss` from `dloss`, that of reduced(loss). `like` has its shape."""
+    """Return the gradient of `loss` from `dloss`, the gradient of reduced(loss).
+
+    `like` is an array with the shape and the dtype of `loss`.
+    """
     weight = 1 / max(1, like.size) if reduction == "mean" else 1
     return xp.full_like(like, weight) * dloss

@@ -45,7 +45,7 @@ class Optimizer:
             setattr(self, moment, zeros)
 
     def step(self, lr=None):
-        """Make one update, with the learning rate of the constructor unless `lr` is given.
+        """Update all parameters once. If `lr` is given, use it instead of the optimizer's own `lr`.
 
         Raises InputError, and changes nothing, if a parameter was frozen after the optimizer was
         made, or if `lr` is not a finite number of at least 0.
@@ -67,7 +67,7 @@ class Optimizer:
             p.grad[...] = 0
 
     def state_dict(self):
-        """Return {"steps": int, "m": {parameter name: array}, ..}, with a dict for each moment."""
+        """Return the steps and copies of the moments: {"steps": int, "m": {name: array}, ..}."""
         state = {"steps": self.steps}
         for moment in self.moments:
             arrays = getattr(self, moment)
@@ -81,9 +81,10 @@ class Optimizer:
         """
         wanted = ("steps", *self.moments)
         if not isinstance(state, dict) or state.keys() != set(wanted):
-            given = ", ".join(map(str, state)) if isinstance(state, dict) else describe(state)
-            raise InputError(f"optimizer state: given {given or 'an empty dict'}; it must have "
-                             f"{', '.join(wanted)}")
+            given = (f"the keys {', '.join(map(str, state)) or 'of an empty dict'}"
+                     if isinstance(state, dict) else describe(state))
+            raise InputError(f"optimizer state: given {given}; it must be a dict with the keys "
+                             f"{', '.join(wanted)}, from state_dict of the same kind of optimizer")
         for moment in self.moments:
             check_state_dict(getattr(self, moment), state[moment], f"{moment} of")
         self.steps = checked_integer("steps", state["steps"], 0)
@@ -190,7 +191,7 @@ def clip_by_global_norm(params, max_norm):
     """Scale all gradients so that their joint l2 norm is at most `max_norm`.
 
     Returns the norm before the scaling. `params` are Params, such as `optimizer.params.values()`.
-    On a GPU the result is an array on the GPU, so the program does not wait for it.
+    On a GPU, the norm is an array there, so the program does not wait for the GPU.
     """
     require_above_0(max_norm=max_norm)
     params = checked_params("clip_by_global_norm", params)
@@ -211,8 +212,8 @@ def orthogonal_gradient(params):
     """g = g - (theta . g) / (theta . theta) theta, for each Param separately, in place.
 
     This removes the part of the gradient that only scales the weights, and so the logits. Call it
-    between backward and the optimizer's step. If all weights are 0, g does not change. The authors'
-    code then scales g back to the norm that it had before; this function does not. Prieto et al.
+    between backward and the optimizer's step. If all weights are 0, g does not change. Unlike the
+    authors' code, this function does not scale the new g to the norm of the old one. Prieto et al.
     2025, arXiv:2501.04697.
     """
     for p in checked_params("orthogonal_gradient", params):

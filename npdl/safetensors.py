@@ -112,7 +112,7 @@ class SafetensorsFile:
 
 
 def _parse_entries(header, start, size):
-    """Return {name: Entry}. Raise ValueError unless the header fits a file of `size` bytes."""
+    """Return {name: Entry} of a header. Raise ValueError unless the arrays fill the whole file."""
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     entries, spans = {}, []
@@ -138,7 +138,7 @@ def _parse_entries(header, start, size):
 
 
 def _parse_entry(name, about, start):
-    """Return (Entry, begin, end) of an array from its description `about`, or raise ValueError."""
+    """Return (Entry, begin, end) of the array that `about` describes, or raise ValueError."""
     try:
         dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]
         is_valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end))

@@ -10,9 +10,10 @@ SCHEDULES = ("constant", "linear", "cosine")
 def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
     """Return a function that maps a step to a learning rate.
 
-    The learning rate rises linearly from lr/warmup to lr during the first `warmup` steps. Then it
-    is lr ("constant"), or it falls to `lr_min` at step `total`, linearly ("linear") or along half a
-    cosine ("cosine"). Raises InputError for another kind or an invalid number.
+    The learning rate rises linearly from lr/warmup to lr during the first `warmup` steps. Then
+    `kind` decides. For "constant" the learning rate stays at lr. Otherwise it falls to `lr_min` at
+    step `total`, in a straight line ("linear") or along half a cosine ("cosine"). Raises InputError
+    for another kind or an invalid number.
     """
     require_choice("schedule", kind, SCHEDULES)
     require_not_negative(lr=lr, lr_min=lr_min)

@@ -17,7 +17,7 @@ class BLASThreads:
             train(model)
 
     More threads don't speed up small products. They slow down a step if another program uses a
-    core, because the threads wait for each other. The package threadpoolctl is needed; without it,
+    core, because the threads wait for each other. If the package threadpoolctl is not installed,
     this class has no effect.
 
     If several threads of Python are inside such blocks, the smallest count applies. After the last
@@ -45,7 +45,7 @@ class BLASThreads:
                 self._limit()
 
     def _limit(self):
-        """Limit each BLAS library to the smallest count, and return a function that undoes it."""
+        """Limit BLAS to the smallest `count` of all blocks, and return a function to undo it."""
         if threadpool_info is None:
             return lambda: None
         libraries = [info for info in threadpool_info() if info["user_api"] == "blas"]

@@ -128,5 +128,5 @@ def check_linear(owner, linear):
 
 
 def freeze_bias(b):
-    """Return a frozen Param that shares the data of the bias b, or b itself if it is NoBias."""
+    """Return a frozen Param that shares the data of the bias `b`. A NoBias is returned as it is."""
     return b if isinstance(b, NoBias) else Param(b.data, trainable=False)

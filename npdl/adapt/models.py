@@ -21,7 +21,7 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
 
     `where` selects the layers:
         None                     every Linear and QuantLinear
-        a name, or several       layers whose dotted name is this name, or ends with it: "W_Q"
+        a name, or a list of     layers whose dotted name ends with it: "W_Q" selects "blocks.0.W_Q"
     `rank`, `alpha` and `rng` are the arguments of LoRALinear. Changes `model` in place and returns
     the dotted names of the adapters. Make the optimizer after this call. Raises InputError, and
     changes nothing, if no layer is selected or the model already has adapters.
@@ -57,7 +57,7 @@ def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=Fals
 
 
 def merge_lora(model):
-    """Replace every adapter by a Linear that computes the same, and return {name: adapter}.
+    """Replace every adapter by a Linear with the same output, and return {name: adapter}.
 
     The parameters then have the same names as before add_lora. Quantized weights become floats. All
     parameters are frozen; model.set_trainable(True) unfreezes them.
@@ -88,7 +88,8 @@ class Report:
     """The parameters of a model, and the cost of its linear layers.
 
     `trainable` and `frozen` count parameters, and `stored_bytes` is their memory. `multiplies` is
-    the number of multiplications in the linear layers for `rows` rows of input.
+    the number of multiplications in the linear layers, for the number of input rows that was given
+    to `report`.
     """
 
     trainable: int
@@ -98,9 +99,10 @@ class Report:
 
 
 def report(model, rows=1):
-    """Return a Report on `model`, with the multiplications of a forward pass over `rows` rows.
+    """Count the parameters of `model` and the multiplications of its linear layers, in a Report.
 
-    The stored bytes of a quantized layer are those of its codes and step sizes.
+    The multiplications are those of a forward pass over `rows` rows of input. The stored bytes of a
+    quantized layer are those of its codes and step sizes.
     """
     multiplications, inside, num_entries = 0, set(), {}
     for layer in walk(model):
@@ -118,7 +120,7 @@ def report(model, rows=1):
 
 
 def _choose(model, kinds, where, caller):
-    """Return {dotted name: layer} of the layers of these kinds that `where` selects."""
+    """Return the layers of these kinds that `where` selects (see add_lora), as {name: layer}."""
     ends = (where,) if isinstance(where, str) else () if where is None else where
     if not isinstance(ends, (tuple, list)) or not all(isinstance(end, str) for end in ends):
         raise InputError(f"{caller}: where = {where!r}; it must be a name, a list of names or None")
@@ -150,7 +152,7 @@ def _replace(model, replacements):
 def count_multiplications(layer, rows):
     """Return the number of multiplications of a linear layer's forward over `rows` rows.
 
-    Dequantizing W (D, E) counts as D * E; the multiplication by a scale of 1 is not counted.
+    Dequantizing W (D, E) counts as D * E. A multiplication by the scale 1 is not counted.
     """
     D, E = layer.sizes
     if isinstance(layer, LoRALinear):

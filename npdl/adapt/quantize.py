@@ -6,8 +6,8 @@ Three options are from QLoRA (Dettmers et al. 2023, arXiv:2305.14314). With bloc
 values has its own step size. NF4 replaces the multiples of the step by 16 levels, quantiles of a
 normal distribution. Double quantization stores the step sizes in 8 bits, too.
 
-The rounding "floor" decreases the values by half a step on average. "nearest" does not, and halves
-the largest error. Both return the code n for the value n * step, even if this product has a
+The rounding "floor" decreases the values by half a step on average. "nearest" has no such bias, and
+half the largest error. Both return the code n for the value n * step, even if this product has a
 rounding error. So quantizing a dequantized matrix gives the same codes.
 """
 
@@ -26,9 +26,9 @@ STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in doubl
 def normal_float():
     """Return the 16 levels of NF4, scaled so that the largest is 1.
 
-    They are 0, 8 positive quantiles of N(0, 1), and 7 positive quantiles with a minus sign. The
-    probabilities of the 8, and those of the 7, are evenly spaced: from 1/2 (left out) to
-    1 - (1/32 + 1/30) / 2.
+    The levels are 0, 8 positive quantiles of N(0, 1), and 7 negative levels. The probabilities of
+    the 8 quantiles are evenly spaced between 1/2, which is left out, and 1 - (1/32 + 1/30) / 2. The
+    negative levels are 7 quantiles of the same kind, with a minus sign.
     """
     quantile, outer = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
     above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
@@ -49,7 +49,8 @@ def quantize(W, bits=4, rounding="floor", block=None):
     block     the number of neighbouring entries (row by row) that share a step size. The last
               block may be shorter. With None, all entries share one step size
     The step sizes have the dtype of W, or float32 if W is float16. The step size of a block of
-    zeros is 0. Raises InputError for other options, and unless W has only finite floats.
+    zeros is 0. Raises InputError for other options, and if W has an entry that is not a finite
+    float.
     """
     checked_integer("bits", bits, 2, 16)
     require_choice("rounding", rounding, ROUNDINGS)
@@ -135,7 +136,7 @@ def unpack(packed, shape):
 
 
 def _join_bits(planes):
-    """Return the codes (8 n,) from m <= 8 rows (m, n) of `pack`. A uint64 holds eight codes."""
+    """Return the codes (8 n,) in m <= 8 rows (m, n) of packed bits, eight codes at a time."""
     codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
         codes = codes | (xp.unpackbits(planes[i]).view(np.uint64) << np.uint64(i))
@@ -169,7 +170,7 @@ def _unsigned_dtype(bits):
 
 
 def _split_blocks(array, block):
-    """Return the entries, row by row, as an array (blocks, block size) padded with zeros."""
+    """Reshape an array to (number of blocks, `block`), padded with zeros. None makes one block."""
     flat = array.reshape(-1)
     if block is None:
         return flat[None]

@@ -90,8 +90,8 @@ def start_script(prog=None):
     After this call, Ctrl-C exits without a traceback. Closed standard streams are replaced by the
     null device; otherwise the next opened file would get their descriptor, and messages would
     be written into it. Matplotlib draws only into files. Warnings are hidden unless python -W is
-    given. `prog` is the name of a script whose imports need TRAIN. If one of these packages is
-    missing, it prints one line and exits with status 2.
+    given. If the script needs the packages TRAIN, give its name as `prog`. If one of these packages
+    is missing, the process prints one line and exits with status 2.
     """
     signal.signal(signal.SIGINT, _exit_on_signal)
     open_streams()
@@ -150,12 +150,12 @@ def run_guarded(prog, work):
 def describe_missing_packages():
     """Return a message about missing packages of the extra `train`, or "" if none is missing."""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
-    return missing and (f"{missing[0]} is not installed; install the missing packages "
-                        f"with 'pip install {' '.join(missing)}'")
+    return (f"{missing[0]} is not installed; install the missing packages with 'pip install "
+            f"{' '.join(missing)}'") if missing else ""
 
 
 def describe_import_error(error):
-    """Return a message if an ImportError is about a package of the extra `train`, else ""."""
+    """Return a message on an ImportError of a package in TRAIN. For other errors, return ""."""
     for name in TRAIN:
         try:
             importlib.import_module(name)

@@ -58,7 +58,7 @@ def new_folder(path):
 
 
 def _find_stale_files(folder, name=None):
-    """Yield the temporary files of ended processes in `folder`, or only those of file `name`."""
+    """Yield the temporary files of ended processes in `folder`. `name` selects those of a file."""
     for entry in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(entry)
         if (match and (name is None or entry.startswith(f".{name}."))

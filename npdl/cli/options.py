@@ -47,7 +47,7 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
     group    the heading of the option in the help, or "" for no heading; None if the setting has no
              option
     allowed  a tuple of words, or a Range of numbers; None if the value is checked elsewhere
-    only     the command that has the option, if other commands with this group don't have it
+    only     the name of the only command that has the option; None: every command with this group
     rare     True if the option is shown only by --help-all
     """
     return dataclasses.field(default=default, metadata={
@@ -149,7 +149,7 @@ class _Tuple(argparse.Action):
 
 
 def _named(read, name):
-    """Return the function `read` with the name that argparse prints if it raises ValueError."""
+    """Name the function `read`, for argparse's messages on invalid values, and return `read`."""
     read.__name__ = name
     return read
 

@@ -15,7 +15,7 @@ DIE_WITH_PARENT = 1      # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def has_ended(pid):
-    """Return True if a process has ended or is a zombie. Only Linux has this information."""
+    """Return True if a process has ended or is a zombie. Outside of Linux, return False."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -43,11 +43,12 @@ def peak_memory():
 
 
 def set_limits(parent, **limits):
-    """Limit this process by values such as AS=bytes and CPU=seconds, and end it with its parent.
+    """Limit the memory or time of this process, and let it end when its parent process ends.
 
-    `parent` is the parent's process id, which is used only on Linux. The limits can't be raised
-    again. A limit that the system doesn't have is ignored. Call this before the process runs
-    untrusted code.
+    The names of `limits` are those of the system's RLIMIT constants: AS=bytes, CPU=seconds.
+    `parent` is the parent's process id. Only Linux ends a process together with its parent. The
+    limits can't be raised again. A limit that the system doesn't have is ignored. Call this before
+    the process runs untrusted code.
     """
     if sys.platform == "linux":
         import signal  # not in a browser, which imports this module, too

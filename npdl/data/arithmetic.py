@@ -91,8 +91,8 @@ class ModularArithmetic:
     chosen first, so that every division is exact. With `symmetric`, only equations with a <= b
     (<= c) are made. The equations are shuffled with `seed`. The first round(N * r_train) of them
     are `train`, and the rest are `validation`. With `stratified`, the equations of order 2 and of
-    order 3 are split separately. The vocabulary has `numbers` numbers; if None, it has as many as
-    the equations need. Raises InputError for settings out of range.
+    order 3 are split separately. The vocabulary has `numbers` numbers. None means as many as the
+    equations need. Raises InputError for settings out of range.
     """
 
     def __init__(self, p=31, operator="+", q=None, orders=(2,), r_train=0.5, seed=0,
@@ -151,7 +151,7 @@ class ModularArithmetic:
         return operands, apply.reduce(operands, axis=1) % self.q
 
     def _make_examples(self):
-        """Return the Examples of every equation before the shuffle: order 2, then order 3."""
+        """Return the Examples of all equations, not shuffled. Those of order 2 come first."""
         vocabulary, parts, orders = self.vocabulary, [], []
         for order in self.orders:
             operands, result = self._solve(order)

@@ -47,7 +47,7 @@ class DateWords:
     def encode(self, text):
         """Return the ids (S + 1,) of a written date of S characters, followed by END.
 
-        Raises InputError for unknown characters, and unless the text has 1 to LONGEST - 1
+        Raises InputError for unknown characters, for an empty text, and for LONGEST or more
         characters.
         """
         if not 0 < len(text) < LONGEST:
@@ -79,7 +79,10 @@ class Dates:
         self.parts = {name: part for name, part in parts.items() if len(part)}
 
     def draw(self, part, count, *key):
-        """Draw `count` days of a part by the generator stream(*key). Return texts and ISO dates."""
+        """Draw `count` days of the set `part`, and return their texts and their ISO dates.
+
+        `part` is "train" or "validation". The random numbers depend only on `key`.
+        """
         rng = stream(*key)
         days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
         forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)
@@ -88,7 +91,7 @@ class Dates:
                 [day.isoformat() for day in days])
 
     def encode_pairs(self, texts, isos):
-        """Return the ids (B, S) of padded sources, their lengths (B,), and the ids of targets."""
+        """Return the padded ids of the sources (B, S), their lengths (B,), and the targets' ids."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]

@@ -13,7 +13,7 @@ def pad(sequences, value=0):
 
     The layers LSTM and Bidirectional take the lengths (B,), and npdl.functions.length_mask makes a
     mask of them. CrossEntropy can ignore targets with the padding value. Raises InputError if there
-    is no sequence, and if the shapes of two sequences differ in an axis other than the first.
+    is no sequence, and if sequences differ in another axis than the first.
     """
     arrays = [np.asarray(sequence) for sequence in sequences]
     filled = [array for array in arrays if array.size]

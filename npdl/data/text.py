@@ -16,7 +16,7 @@ AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes 
 class Characters:
     """A vocabulary of characters. The id of a character is its index in `characters`.
 
-    Raises InputError unless `characters` is a sorted text without repetitions, and not empty.
+    Raises InputError if `characters` is empty, is not sorted, or has a character twice.
     """
 
     def __init__(self, characters):

@@ -58,7 +58,7 @@ class BeamResult:
 
     @property
     def best(self):
-        """Return the best finished hypothesis or, if none has finished, the best unfinished one."""
+        """Return the best finished hypothesis. If none has finished, return the best unfinished."""
         return (self.finished or self.unfinished or [None])[0]
 
 
@@ -69,8 +69,8 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     The beam B_0 is one empty hypothesis. B_t has the `width` best expansions, by one token, of the
     active hypotheses in B_{t-1}. An expansion that ends with `eos` takes a place in B_t and is
     finished, so it is not expanded again. If `eos` is None, hypotheses finish at leaves of a Tree
-    and at `max_len`. Of hypotheses with equal log-probabilities, the one whose first different
-    token is lower comes first.
+    and at `max_len`. Hypotheses with equal log-probabilities are ordered by their tokens, as words
+    in a dictionary.
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
     n_best, stop  if `stop` is True, the search ends when n_best finished hypotheses score at least
@@ -148,12 +148,12 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
 
 
 def _expansions_needed(eos):
-    """Return 1 + the number of end tokens: of so many expansions of a parent, one doesn't end."""
+    """Return 1 + the number of end tokens. So many expansions of a parent can't all have ended."""
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
 
 
 def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
-    """Return a Hypothesis for each expansion (parent, token, total), see `best_expansions`."""
+    """Return the results of `best_expansions` as Hypotheses. `ended` says which are complete."""
     return [
         ranking.hypothesis((*active[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
@@ -161,9 +161,11 @@ def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
 
 
 def best_expansions(active, rows, limit=None):
-    """Return the `limit` best expansions by one token, as (parents, tokens, log-probabilities).
+    """Return the best ways to extend the hypotheses `active` by one token, the best first.
 
-    Parents are indices of `active`. `rows` (n, V) are the log-probabilities of the next tokens.
+    The result is three arrays: the index in `active` of the extended hypothesis, the token, and the
+    new log-probability. `rows` (n, V) are the log-probabilities of the next tokens. If `limit` is
+    given, at most `limit` expansions are returned.
     """
     totals = np.array([hypothesis.log_prob for hypothesis in active])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)

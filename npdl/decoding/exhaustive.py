@@ -12,7 +12,7 @@ from npdl.errors import require_positive
 
 @dataclass(frozen=True)
 class ExhaustiveResult:
-    """The best complete hypotheses, best first (`finished`), and the number of all (`count`)."""
+    """The best complete hypotheses (`finished`), and the number of all complete ones (`count`)."""
 
     finished: list
     count: int
@@ -44,7 +44,7 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
 def complete_sequences(scorer, max_len, eos=None):
     """Yield (tokens, log-probability) of every complete sequence, depth first."""
     def below(path, total, log_probs, state, row):
-        """Yield the sequences that begin with `path`, whose state is this row of `state`."""
+        """Yield the sequences that begin with the tokens `path`, whose state is row `row`."""
         tokens = np.flatnonzero(log_probs > -math.inf)
         totals, parents = total + log_probs[tokens], np.full(len(tokens), row)
         ended = has_ended(scorer, state, parents, tokens, len(path) + 1, max_len, eos)

@@ -33,11 +33,11 @@ class KVCache:
         return keys, values
 
     def select(self, seen, parents, max_capacity):
-        """Return a KVCache with the first `seen` positions of the sequences `parents` (indices).
+        """Return this KVCache, or a copy, with the first `seen` positions of some sequences.
 
-        The result is this object itself if `parents` are all sequences in order, `filled` is
-        `seen`, and there is room for more positions. Otherwise it is a copy. The copy of a full
-        cache has twice the capacity, but at most `max_capacity`.
+        `parents` are the indices of these sequences. If they are all sequences in order, `seen` is
+        `filled`, and there is room for more positions, the result is this object itself. The copy
+        of a full cache has twice the capacity, but at most `max_capacity`.
         """
         is_full = seen == self.capacity
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()

@@ -79,10 +79,10 @@ class StepByStep(ModelScorer):
     """Base class of Scorers that compute only the new tokens."""
 
     def thread_context(self, rows):
-        """Return a context with one BLAS thread if `rows` is 1, else one without an effect.
+        """Return a context manager that limits BLAS to one thread, if `rows` is 1.
 
         A product of one row takes as long as reading the matrix. With two threads it is slower,
-        because they wait for each other.
+        because they wait for each other. For more rows, the context manager has no effect.
         """
         return ONE_BLAS_THREAD if rows == 1 else super().thread_context(rows)
 
@@ -99,9 +99,9 @@ class CachedGPT(StepByStep):
 
     A GPT has max_len positions. When they are used up, the last `keep` tokens become the first
     tokens of the window, and are computed again. With keep = max_len - 1, the default, this happens
-    at every further step, so the result is that of a model without a KV cache. With a smaller
-    `keep`, such as max_len // 2, it happens less often, but then the context becomes shorter. If a
-    prompt is longer than max_len, only its last max_len tokens are used.
+    at every further step, so the result is the same as without a KV cache. With a smaller `keep`,
+    such as max_len // 2, it happens less often, but then the context becomes shorter. If a prompt
+    is longer than max_len, only its last max_len tokens are used.
     """
 
     def __init__(self, model, prompt, keep=None):
@@ -122,7 +122,7 @@ class CachedGPT(StepByStep):
         return self._feed(new, Tokens(ids, kv))
 
     def _feed(self, new, past):
-        """Return the scores after the tokens `new` (B, R), which follow `past`, and a state."""
+        """Append the tokens `new` (B, R) to `past` (a Tokens); return the scores and a state."""
         R = new.shape[1]
         if past is None:
             capacity = min(R + ROOM, self.model.max_len)
@@ -159,10 +159,11 @@ class CachedLlama(CachedGPT):
     """The Scorer of a Llama, with a KV cache. Its arguments are those of CachedGPT."""
 
     def thread_context(self, rows):
-        """Return a context with all BLAS threads if the linear layers have LARGE entries or more.
+        """Return a context manager that limits BLAS, as that of StepByStep, for small models only.
 
-        The file of a real model stores the weights of one output contiguously. Several threads read
-        large matrices of this kind faster than one thread.
+        If the linear layers have LARGE entries or more, all threads are used: the file of a real
+        model stores the weights of one output contiguously, and several threads read such large
+        matrices faster than one thread.
         """
         small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
         return (super() if small else super(StepByStep, self)).thread_context(rows)

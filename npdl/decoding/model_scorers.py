@@ -50,7 +50,7 @@ class RecomputedSeq2Seq(ModelScorer):
         return self._score(rows[parents], np.concatenate([target[parents], tokens[:, None]], 1))
 
     def _score(self, rows, target):
-        """Return log-probabilities after target (n, T) for the sources `rows` (n,), and a state."""
+        """Return the scores after `target` (n, T), with the sources `rows` (n,), and a state."""
         valid = None if self.valid is None else self.valid[rows]
         logits, _ = self.model.forward(self.source[rows], target, valid)
         return self.scores(logits[:, -1]), (rows, target)

@@ -24,9 +24,9 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
     """Return `count` random continuations of each prompt, as a list of Hypothesis.
 
     `rng` is a Generator or a seed. At each step, one random number is drawn for each sequence, also
-    for those that have ended. So a sequence does not depend on when the others end. The log_prob of
-    a Hypothesis is computed without temperature, top_k and top_p (see `filter_probabilities`).
-    `eos` and `on_token` are as in `greedy`.
+    for those that have ended. So a sequence does not depend on when other sequences end. The
+    log_prob of a Hypothesis is computed without temperature, top_k and top_p (see
+    `filter_probabilities`). `eos` and `on_token` are as in `greedy`.
     """
     require_positive(count=count)
     rng = generator(rng)
@@ -76,7 +76,8 @@ def filter_probabilities(log_probs, temperature=1.0, top_k=None, top_p=None):
 def sort_best(rows, count):
     """Return the indices (n, min(count, V)) of the largest numbers of each row, the largest first.
 
-    Of equal numbers, the lower index comes first. If count is small, few numbers are sorted.
+    Of equal numbers, the one with the lower index comes first. If `count` is below V, only columns
+    with a result are sorted.
     """
     V = rows.shape[1]
     columns = np.arange(V)

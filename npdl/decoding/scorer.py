@@ -12,10 +12,10 @@ from npdl.errors import InputError, is_integer, require_number, require_positive
 class Scorer:
     """Base class of models that score next tokens, with one row of scores for each hypothesis.
 
-    The scores are log-probabilities. They are returned with a state, which has the same rows. A
-    state is never changed, so a search can go back to an earlier one. All arrays are NumPy arrays.
-    Log-probabilities are in double precision, so that sums of different hypotheses are seldom equal
-    by rounding.
+    The scores are log-probabilities. They are returned with a state, from which `advance` computes
+    the next scores. Row i of a state belongs to row i of the scores. A state is never changed, so a
+    search can go back to an earlier one. All arrays are NumPy arrays. Log-probabilities are in
+    double precision, so that sums of different hypotheses are seldom equal by rounding.
     """
 
     def start(self):
@@ -31,7 +31,10 @@ class Scorer:
         raise NotImplementedError
 
     def is_leaf(self, state, parents, tokens):
-        """Return bools (n,), True at i if no token can follow tokens[i] after row parents[i]."""
+        """Return bools (n,) that say which hypotheses no further token can follow.
+
+        Hypothesis i is the one in row parents[i] of the state, with tokens[i] appended.
+        """
         return np.zeros(len(tokens), bool)
 
     def thread_context(self, rows):
@@ -47,7 +50,7 @@ class Hypothesis:
     """The tokens after the prompt, the sum of their log-probabilities, and their score.
 
     `complete` is True if the last token is the end token. In a search without an end token, it is
-    True at max_len, and if no token can follow (at a leaf of a Tree).
+    True if there are max_len tokens, or if the last token is at a leaf of a Tree.
     """
 
     tokens: tuple = ()
@@ -60,8 +63,8 @@ class Ranking:
     """score = log_prob / length^length_power. A higher score is better.
 
     With length_power 0 the score is the log-probability, and with 1 the mean log-probability of a
-    token. Of hypotheses with equal scores, the shorter one comes first, and then the one whose
-    first different token is lower.
+    token. Hypotheses with equal scores are ordered by their length, and then by their tokens, as
+    words in a dictionary.
     """
 
     def __init__(self, max_len, length_power=0.0):
@@ -116,7 +119,7 @@ def check_scores(scored):
 
 
 def has_ended(scorer, state, parents, tokens, length, max_len, eos):
-    """Return bools (n,), True at i if the hypothesis that ends with tokens[i] is complete."""
+    """Return bools (n,) that say which hypotheses are complete with their last token, tokens[i]."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:
@@ -134,5 +137,5 @@ def check_eos(eos, rows):
 
 
 def is_eos(tokens, eos):
-    """Return bools (n,), True at i if tokens[i] is `eos` or, if `eos` is a tuple, is in `eos`."""
+    """Return bools (n,) that say which of `tokens` are `eos`, or are in it if it is a tuple."""
     return np.isin(tokens, () if eos is None else eos)

@@ -65,7 +65,7 @@ class Tree(Scorer):
         return rows
 
     def _add(self, branches, path, nodes):
-        """Append a node and its subtree to `nodes`."""
+        """Append the node after the words `path`, and all nodes below it, to `nodes`."""
         node = {}
         nodes.append(node)
         for word, value in branches.items():
@@ -73,8 +73,9 @@ class Tree(Scorer):
             node[word] = (self._log_prob(number, (*path, word)), len(nodes))
             self._add(below, (*path, word), nodes)
         if math.fsum(math.exp(log_prob) for log_prob, _ in node.values()) > 1 + 1e-9:
-            raise InputError(f"Tree: the branches after {list(path)} have probabilities that sum "
-                             "to more than 1; lower them")
+            place = f"after {list(path)}" if path else "at the root"
+            raise InputError(f"Tree: the branches {place} have probabilities that sum to more than "
+                             "1; lower them")
 
     def _log_prob(self, number, path):
         if not (0 <= number <= 1 if self.probabilities else number <= 0):

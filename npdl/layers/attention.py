@@ -29,7 +29,7 @@ def causal_mask(length):
 
 
 def masked_softmax(scores, mask):
-    """Return softmax(scores) over the keys that a bool mask allows, or softmax(scores + mask)."""
+    """Return the softmax over the keys that a bool mask allows. A float mask is added to scores."""
     if mask is None or mask.dtype.kind == "b":
         return softmax(scores, mask)
     return softmax(scores + mask.astype(scores.dtype))

@@ -90,9 +90,9 @@ class ChannelNorm(Layer):
 class BatchNorm(ChannelNorm):
     """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias,   for each channel.
 
-    forward(x, training=True): x and y are (N, C, L) or (N, C). In training, mean and var are those
-    of the n values of a channel in the batch. The sum of squares in var is divided by n, not by
-    n - 1. The running statistics are updated:
+    forward(x, training=True): x and y are (N, C, L) or (N, C). In training, mean and var are
+    computed from the n values of a channel in the batch. The sum of squares in var is divided by n,
+    not by n - 1. The running statistics are updated:
 
         running_mean += momentum * (mean - running_mean)
         running_var += momentum * (n / (n - 1) * var - running_var)
@@ -135,7 +135,7 @@ class BatchNorm(ChannelNorm):
         return dx
 
     def update_running(self, mean, var, count):
-        """Update the running statistics from those of a batch with `count` values per channel."""
+        """Update the running statistics by a batch in which each channel has `count` values."""
         if count < 2:
             raise InputError("BatchNorm: training needs more than one value for each channel; "
                              "give a larger batch, or training=False")

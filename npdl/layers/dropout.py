@@ -8,8 +8,9 @@ from npdl.errors import check_floats, check_gradient, check_rng, require_below_1
 class Dropout(Layer):
     """y = x * scale, where an entry of scale is 0 with probability `rate`, else 1 / (1 - rate).
 
-    forward(x, rng) draws `scale` on the CPU from the NumPy generator `rng`. Without `rng`, y is x,
-    and backward warns (once) that nothing was dropped. Raises InputError unless 0 <= rate < 1.
+    forward(x, rng) draws `scale` on the CPU from the NumPy generator `rng`. If `rng` is None, y is
+    x. Then backward warns, once in a process, that dropout had no effect. Raises InputError unless
+    0 <= rate < 1.
     """
 
     def __init__(self, rate):

@@ -1,8 +1,8 @@
 """Recurrent networks: cells compute one step, layers compute all steps, networks stack layers.
 
-The state of an RNN or GRU is h (B, H), and that of an LSTM the pair (h, c). W_x, W_h and b consist
-of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), Cho et al. 2014
-(GRU).
+The state of an RNN or GRU is h (B, H). The state of an LSTM is the pair (h, c). W_x, W_h and b
+consist of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), Cho et al.
+2014 (GRU).
 """
 
 from npdl.backend import xp

@@ -35,12 +35,13 @@ class LinearScaling:
 
 @dataclass(frozen=True)
 class Llama3Scaling:
-    """frequencies(f) = (1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low) in [0, 1].
+    """frequencies(f) = (1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low).
 
-    The model was trained with contexts of L = `original_length` tokens. In such a context, a pair
-    of entries with the frequency f (see Rotary) rotates L f / 2 pi times. If it rotates more than
-    `high` times, it keeps f. If it rotates less than `low` times, its frequency becomes f / factor.
-    In between, it becomes a mean of both. Llama 3.1 to 3.3 use this.
+    s is limited to the range from 0 to 1. The model was trained with contexts of L =
+    `original_length` tokens. In such a context, a pair of entries with the frequency f (see Rotary)
+    rotates L f / 2 pi times. If it rotates more than `high` times, it keeps f. If it rotates less
+    than `low` times, its frequency becomes f / factor. In between, it becomes a mean of both. Llama
+    3.1 to 3.3 use this.
     """
 
     factor: float = 8.0

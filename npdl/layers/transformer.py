@@ -161,7 +161,7 @@ class Decoder(Layer):
 
 
 class Encoder(Decoder):
-    """A stack of blocks like Decoder, but a position attends to all valid tokens, also later ones.
+    """A stack of blocks, in which a position attends to all valid tokens, earlier and later ones.
 
     forward(x, key_mask, rng): `key_mask` (B, S) is True for valid tokens and False for padding.
     """

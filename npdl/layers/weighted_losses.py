@@ -11,6 +11,7 @@ from npdl.errors import (
     check_shapes,
     describe,
     require_choice,
+    shown,
 )
 from npdl.functions import log_softmax, wide_sum
 from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
@@ -97,8 +98,8 @@ def checked_class_weights(weights):
     given = to_host(weights)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
             (given >= 0) & (given < math.inf)).all():
-        raise InputError(f"class_weights are {describe(weights)} {weights}; they must be finite "
-                         "numbers, 0 or more, one for each class")
+        raise InputError(f"class_weights are {describe(weights)}, {shown(given.tolist())}; they "
+                         "must be finite numbers, 0 or more, one for each class")
     return tuple(given.tolist())
 
 

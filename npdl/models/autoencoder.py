@@ -23,8 +23,8 @@ class Autoencoder(Layer):
     """p = ReLU(x W_1 + b_1),  x' = p W_2 + b_2,  logits = p W_3 + b_3,  with x = [x_1, x_2].
 
     forward(x1, x2) takes two arrays (..., D_x) and returns an AutoencoderOutput (p, x', logits).
-    The first D_x rows of encoder.W multiply x_1, and the others x_2. Raises InputError if the
-    shapes of the inputs differ, or if their width is not D_x.
+    The first D_x rows of encoder.W multiply x_1, and the last D_x rows x_2. Raises InputError if
+    the shapes of the inputs differ, or if their width is not D_x.
     """
 
     def __init__(self, d_x, d_parent, num_classes, *, bias=True, rng=0, dtype="float32"):
@@ -60,9 +60,9 @@ class AutoencoderLoss(Layer):
     """J = J_1 + J_2,   J_1 = |x' - x|^2 / 2,   J_2 = CE(labels, logits),   averaged over the batch.
 
     forward(x1, x2, labels) maps vectors (B, D_x) and labels (B,) to (J_1, J_2).
-    backward((1.0, 1.0), cache) computes the gradients of J, and backward((1.0, None), cache) those
-    of J_1 alone. x = [x1, x2] is the input of the encoder and the target of the reconstruction x',
-    so its gradient is a sum of two terms.
+    backward((1.0, 1.0), cache) computes the gradients of J, and backward((1.0, None), cache) the
+    gradients of J_1 alone. x = [x1, x2] is the input of the encoder and the target of the
+    reconstruction x', so its gradient is a sum of two terms.
     """
 
     def __init__(self, model):

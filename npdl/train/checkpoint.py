@@ -72,8 +72,8 @@ def load(path):
 def get_state(config, model, optimizer, step, seconds=0.0):
     """Return the state of a run as (arrays, meta), the arguments of `save`.
 
-    The arrays are the parameters and, if there is an optimizer, its moments. For a real model they
-    are only the trained parameters, because the model's own files have the others.
+    The arrays are the parameters and, if there is an optimizer, its moments. For a real model, only
+    trained parameters are saved, because the model's own files have the others.
     """
     arrays = {f"param/{name}": to_host(param.data)
               for name, param in model.params(frozen=config.pretrained is None)}

@@ -53,7 +53,7 @@ class UserFunction:
 
     @classmethod
     def wrap(cls, value):
-        """Return a UserFunction if `value` is a function or a class, else `value`.
+        """Wrap a function or a class in a UserFunction. Return any other `value` unchanged.
 
         The name of a functools.partial includes its arguments: decayed(end=0.1). Raises InputError
         for a function without a name (a lambda).
@@ -185,9 +185,9 @@ class Config:
     def check_names(cls, names):
         """Raise InputError if one of the names is not a setting of this task."""
         for name in sorted(set(names) - setting_names(cls)):
-            owners = " or ".join(other.kind for other in TASKS if name in setting_names(other))
-            problem = f"is for {owners} and not" if owners else "is not an option"
-            raise InputError(f"{option_name(name)} {problem} for {cls.kind}; leave it out")
+            is_known = any(name in setting_names(other) for other in TASKS)
+            problem = "can't be used with" if is_known else "is not an option for"
+            raise InputError(f"{option_name(name)} {problem} {cls.kind}; leave it out")
 
     @property
     def command(self):

@@ -120,7 +120,7 @@ class RecordedEngine(PlainEngine):
                     **({} if rng is None else {"rng": rng}))
 
     def can_share_prefixes(self, batch):
-        """Return True if each distinct prefix of the batch is computed only once."""
+        """Return True if a prefix can be computed once for all sequences that begin with it."""
         return is_host() and type(self.model) in CAUSAL and not batch.counted.all()
 
     def measure(self, batch):

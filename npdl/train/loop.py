@@ -82,7 +82,7 @@ def make_schedule(config):
 
 
 def make_dropout_rng(has_dropout, seed, step):
-    """Return the generator of a step's dropout masks, or None without dropout."""
+    """Return the generator of a step's dropout masks. For a model without dropout, return None."""
     return stream(seed, step, 0, 2) if has_dropout else None
 
 

@@ -42,7 +42,7 @@ def read_records(path):
 
 
 def remove_records_after(path, step):
-    """Remove the records after `step`, and an incomplete last line. Return the number of both."""
+    """Remove the records after `step` and an incomplete last line. Return how many were removed."""
     lines = list(_read_lines(path))
     remaining = [line for line, record in lines if record is not None and record["step"] <= step]
     if len(remaining) < len(lines):

@@ -30,15 +30,16 @@ def print_result(run, task, records, summary):
 
 
 def print_text_result(run, task, first, summary):
-    """Print the loss, the perplexity, and (unless the model is a real one) a sample of text."""
+    """Print the loss, the perplexity and a sample of text. A real model has no sample."""
     loss = "train_loss" if summary["validation_loss"] is None else "validation_loss"
     final, before = summary["final"][loss], ""
     if first["step"] == 0:
         before = f"; {first[loss]:.4f} at step 0"
     print(f"{loss.replace('_', ' ')} {final:.4f} (perplexity {math.exp(min(final, 700)):.2f}); "
           f"lowest {summary[loss]:.4f} at step {summary[f't_f_{loss}']}{before}")
-    if run.config.pretrained is not None and peak_memory() is not None:
-        print(f"peak memory {peak_memory() / 2**20:,.0f} MiB")
+    if run.config.pretrained is not None:
+        if peak_memory() is not None:
+            print(f"peak memory {peak_memory() / 2**20:,.0f} MiB")
     elif is_host():
         print("\nA sample:\n")
         for line in sample_lines(run.model, task.vocabulary, run.config.block):

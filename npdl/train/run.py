@@ -130,17 +130,17 @@ class Run:
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)
 
     def _check_finite(self, reason=""):
-        """Raise Diverged if a parameter is not finite, or if `reason` names another such number."""
+        """Raise Diverged if a parameter is not finite, or if there is another `reason`, a text."""
         bad = find_nonfinite_parameters(self.model)
         if bad or reason:
-            finding = (f"{bad[0]} and {len(bad) - 1} other parameters hold NaN or infinity" if bad
+            finding = (f"{bad[0]} holds NaN or infinity (such parameters: {len(bad)})" if bad
                        else "all parameters are finite")
             raise Diverged(f"step {self.step}: {finding}{reason}; the last checkpoint is kept; try "
                            "a lower --lr or --clip 1.0; to find the operation that overflows, use "
                            "--engine plain and python -W error::RuntimeWarning")
 
     def finish(self, task):
-        """Write curves.png and summary.json and print the result; return the exit status."""
+        """Write curves.png and summary.json, print the result, and return the exit status."""
         self.bar.close()
         finished = self.step == self.config.steps
         if not finished:
@@ -156,7 +156,7 @@ class Run:
         return self.status
 
     def _load_checkpoint(self):
-        """Continue from the folder's checkpoint; return the seconds that the run has taken."""
+        """Continue from the folder's checkpoint. Return the seconds that the run has taken."""
         removed = clean_stale(self.folder)
         if removed:
             note(f"removed {len(removed)} unfinished file(s) of a killed run")

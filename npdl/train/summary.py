@@ -66,7 +66,7 @@ def format_table(columns):
 
 
 def _format_cell(key, known, runs, best):
-    """Return the mean and deviation of the known values of `runs` runs as text."""
+    """Return the mean and the deviation of the values that are `known` of `runs` runs, as text."""
     if not known:
         return "-"
     mean, text = statistics.fmean(known), _format_number(key, statistics.fmean(known))

@@ -226,12 +226,13 @@ class PretrainedTask(TextTask):
 
 
 def resolve_config(config):
-    """Return the Config. If it has a text, add the SHA-256 and the characters of the text.
+    """Return the Config, completed by the SHA-256 and the characters of its text.
 
-    For a real model, add the SHA-256 of the model instead of the characters. These values are saved
-    with a run. So a resumed run can check that its text has not changed, and a finished run can
-    generate without its text. Raises InputError if the text can't be read, or has a character that
-    is not among `config.characters`.
+    For a real model, it is completed by the SHA-256 of the model instead of the characters. A
+    Config without a text is returned as it is. These values are saved with a run. So a resumed run
+    can check that its text has not changed, and a finished run can generate without its text.
+    Raises InputError if the text can't be read, or has a character that is not among
+    `config.characters`.
     """
     if config.text is None or config.sha256 is not None:
         return config

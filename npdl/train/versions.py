@@ -21,9 +21,10 @@ ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py"
 
 
 def collect_versions():
-    """Return {"npdl": version, "engine": digest, "numpy": version, ..}, on a GPU with more keys.
+    """Return the versions of the code, the libraries and the machine that compute a run.
 
-    Two runs with the same settings are bitwise identical if all of these are equal.
+    The result is {"npdl": version, "engine": digest, ..}, with more keys on a GPU. Two runs with
+    the same settings are bitwise identical if all of these are equal.
     """
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     values = {"npdl": npdl.__version__, "engine": engine_digest(), "numpy": np.__version__,

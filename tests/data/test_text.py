@@ -139,7 +139,7 @@ BAD = [
     (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
     (("--text", "{text}", "--p", 7), "--p is for modular arithmetic and not for a text"),
     (("--block", 32), "--block is for a text or a real model and not for modular"),
-    (("--eval-batches", 3), "--eval-batches is for a text"),
+    (("--eval-batches", 3), "--eval-batches can't be used with"),
 ]
 
 

@@ -155,7 +155,8 @@ def refused(arguments, mentioned, capsys):
 
 
 BAD = [
-    (("--p", 8), "and not for a real model"), (("--operator", "-"), "--operator is for"),
+    (("--p", 8), "can't be used with a real model"),
+    (("--operator", "-"), "--operator can't be used with"),
     (("--pretrained", "a"), "--pretrained is for --resume"),
     (("--full", "--rank", 2), "--rank is an option of adapters, and --full"),
     (("--window", 65), "--window 65 is longer than the model's context of 64 tokens"),

@@ -121,8 +121,8 @@ def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
 def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path, engine):
     config = small(steps=40, lr=1e30, save_every=1, eval_first=0, eval_every=40, threads=2,
                    engine=engine)
-    with pytest.raises(Diverged, match=r"step 2: embedding.W and \d+ other parameters hold NaN or "
-                                       "infinity; the last checkpoint is kept"):
+    with pytest.raises(Diverged, match=r"step 2: embedding.W holds NaN or infinity "
+                                       r"\(such parameters: \d+\); the last checkpoint is kept"):
         train(config, tmp_path / "run", quiet=True)
     assert checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"] == 1
     with pytest.raises(Diverged):

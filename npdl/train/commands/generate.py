@@ -99,7 +99,7 @@ class Source:
     ends: object = None
 
     def encode(self, prompt, chat=False):
-        """Return the ids of a prompt. With `chat`, the prompt may be a list of the turns so far."""
+        """Return the ids of a prompt. If `chat` is True, it may be the list of all turns so far."""
         words, prompt = self.words, prompt or ""
         if chat and self.kind != "model":
             raise InputError("--chat is for real models, but this is a run of npdl; leave it out")

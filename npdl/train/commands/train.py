@@ -53,7 +53,7 @@ def run_script(train, model, description, arguments=None):
 
 
 def split_options(options):
-    """Return (settings, folder of --out or None, arguments of `train`) from the parsed options."""
+    """Split the options into settings, the folder of --out (or None), and arguments of `train`."""
     overrides = vars(options)
     train_options = {name: overrides.pop(name) for name in ("resume", "for_steps", "quiet")}
     return overrides, overrides.pop("out"), train_options

@@ -112,7 +112,8 @@ class Architecture:
     def _read_rope_options(self):
         """Return the base of the rotary frequencies, and their scaling (None: not scaled).
 
-        A config.json has both in rope_parameters, or one in rope_theta and one in rope_scaling.
+        A config.json has both in rope_parameters, or the base in rope_theta and the scaling in
+        rope_scaling.
         """
         rope = {}
         for name in ("rope_parameters", "rope_scaling"):
@@ -146,9 +147,10 @@ class Architecture:
                          "attention over the whole context")
 
     def _read(self, name, allowed, default=None, values=None):
-        """Return a setting, or `default` if it is missing or null. Raise InputError unless allowed.
+        """Return the setting `name`, or `default` if it is missing or null.
 
-        `values` are the settings of an object inside the config.json.
+        Raises InputError unless the value is in the Range `allowed`. If `values` is given, the
+        setting is read from this dict, an object inside the config.json.
         """
         value = (self.values if values is None else values).get(name, default)
         if value is None and allowed is not BOOL:       # transformers reads null as false there

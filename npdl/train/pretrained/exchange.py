@@ -83,17 +83,19 @@ def from_torch(layer, arrays, style="course"):
                                  "parameter (tied weights), but differ; give equal arrays")
             largest = np.abs(value[np.isfinite(value)]).max(initial=0)
             if largest > np.finfo(param.data.dtype).max:
-                raise InputError(f"an array {value.shape} has an entry of magnitude {largest:.3g}, "
-                                 f"too large for {param.data.dtype}")
+                raise InputError(f"array {' or '.join(map(repr, names))} has an entry of magnitude "
+                                 f"{largest:.3g}, too large for {param.data.dtype}; load the "
+                                 "arrays into layer.astype('float64')")
     for param, value in values.values():
         param.data[...] = to_device(value.astype(param.data.dtype))
 
 
 def _find_conversions(layer, path, style):
-    """Yield (params, names, out, back) for the parameters of a layer, whose name is `path`.
+    """Yield the conversions of a layer's parameters, each as (params, names, out, back).
 
-    `names` are PyTorch's arrays with the same values as the Params `params`. `out(*data)` converts
-    the data of the Params into the list of these arrays, and `back(*arrays)` does the opposite.
+    `path` is the layer's name. `names` are PyTorch's arrays with the same values as the Params
+    `params`. `out(*data)` converts the data of the Params into the list of these arrays, and
+    `back(*arrays)` does the opposite.
     """
     if style not in RULES:
         raise InputError(f"style = {style!r}; choose one of: {', '.join(RULES)}")
@@ -118,7 +120,7 @@ def _transpose(*data):
 
 
 def _convert_plain(layer, prefix=""):
-    """Yield the conversions of a layer whose Params have one array each in torch (NAMES)."""
+    """Yield the conversions of a layer in which each Param is one array in torch (see NAMES)."""
     convert = _transpose if isinstance(layer, Linear) else _unchanged
     for ours, theirs in NAMES.items():
         param = getattr(layer, ours, None)

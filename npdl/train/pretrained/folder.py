@@ -37,7 +37,10 @@ BUFFERS = re.compile(r"(h|layers)\.\d+\.(attn\.(bias|masked_bias)|self_attn\.rot
 
 @dataclass
 class Pretrained:
-    """A real model in `path`. `load` sets `model`; `weights` reads the arrays of the files."""
+    """A real model and its files: `path` is a folder or a GGUF file.
+
+    `weights` reads the arrays (FolderWeights, GGUFWeights). `model` is None until `load` sets it.
+    """
 
     path: Path
     architecture: Architecture
@@ -134,7 +137,7 @@ class FolderWeights:
     """The arrays of the safetensors files in a folder.
 
     `shapes` is {name without prefix: shape}. `files` are the paths that determine the model. `tied`
-    is {name: the name under which the same array is needed}.
+    is {name: other name}, two names of one array, which is then listed only under the other name.
     """
 
     def __init__(self, folder, tied):
@@ -193,16 +196,17 @@ def _checked_specs(architecture, weights, itemsize):
     where, shapes, specs = architecture.where, weights.shapes, []
     for spec in architecture.array_specs():
         if spec.theirs not in shapes:
-            raise InputError(f"{where}: {spec.theirs} is not in the files; download them again")
+            raise InputError(f"{where}: the array {spec.theirs} is not in the files; download them "
+                             "again")
         if shapes[spec.theirs] != spec.shape:
             raise InputError(f"{where}: {spec.theirs} has shape {shapes[spec.theirs]} in the "
-                             f"files; the settings need {spec.shape}")
+                             f"files; the settings need {spec.shape}; download the model again")
         specs.append(spec)
     extra = [name for name in shapes.keys() - {spec.theirs for spec in specs}
              if not BUFFERS.fullmatch(name)]
     if extra:
         raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
-                         f"does not have ({len(extra)} such arrays); use another model")
+                         f"does not have (unknown arrays: {len(extra)}); use another model")
     need, have = itemsize * sum(math.prod(spec.shape) for spec in specs), total_memory()
     if have is not None and need > have:
         raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, but "

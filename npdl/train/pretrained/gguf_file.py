@@ -44,9 +44,9 @@ LLAMA3 = {"low": 1.0, "high": 4.0, "original_length": 8192}
 
 
 class GGUFWeights:
-    """The arrays of a GGUF file: `shapes` is {name: shape}, and `take` returns an array.
+    """The arrays of a GGUF file: `shapes` is {name: shape}, and `read_array` returns an array.
 
-    `metadata` has the file's settings, and `config` those of a config.json.
+    `metadata` has the file's settings, and `config` has them in the form of a config.json.
     Raises InputError if the package is missing, and CheckpointError if the file is damaged.
     """
 
@@ -64,7 +64,7 @@ class GGUFWeights:
                 self.metadata, arrays, start = _read_header(data)
             self._arrays = {}
             for name, shape, kind, offset in arrays:
-                place = self._find_bytes(name, shape, kind, start + offset)
+                place = self._locate_array(name, shape, kind, start + offset)
                 self._arrays[_hugging_face_name(name)] = (shape, *place)
         except (OSError, ValueError, struct.error, IndexError, OverflowError) as error:
             raise CheckpointError(f"{path} cannot be read as GGUF ({reason(error)}); download it "
@@ -73,8 +73,8 @@ class GGUFWeights:
                        if name != FREQUENCIES}
         self.config = self._make_config()
 
-    def _find_bytes(self, name, shape, kind, start):
-        """Return (type, bytes of a row, first byte) of an array, or raise ValueError."""
+    def _locate_array(self, name, shape, kind, start):
+        """Return (type, bytes of a row, `start`) of an array. Raise ValueError if it is invalid."""
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
@@ -194,7 +194,10 @@ def _hugging_face_name(name):
 
 
 def _read_header(data):
-    """Return (metadata, [(name, shape, type, offset)], first byte of the arrays) of a file."""
+    """Return the settings in a file's header, a description of each array, and their first byte.
+
+    A description is (name, shape, type, offset). The offset counts from that first byte.
+    """
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
@@ -231,7 +234,7 @@ def check_count(count, what):
 
 
 def _read_string(data, at):
-    """Return (the text at byte `at`, start of the next value)."""
+    """Return the text that begins at byte `at`, and the byte where the next value begins."""
     (length,) = struct.unpack_from("<Q", data, at)
     if length > len(data) - at - 8:
         raise ValueError("a text is longer than the file, which is cut short or has a wrong header")
@@ -239,7 +242,7 @@ def _read_string(data, at):
 
 
 def _read_value(data, at, kind):
-    """Return (the value at byte `at`, start of the next value)."""
+    """Return the value that begins at byte `at`, and the byte where the next value begins."""
     if kind == STRING:
         return _read_string(data, at)
     if kind != ARRAY:
@@ -258,7 +261,7 @@ def _read_value(data, at, kind):
 
 
 def _read_scalars(data, at, kind, count):
-    """Return (list of the scalars at byte `at`, start of the next value)."""
+    """Return the list of `count` scalars from byte `at`, and where the next value begins."""
     if kind not in SCALARS:
         raise ValueError(f"a value has the unknown type {kind}")
     dtype = np.dtype(SCALARS[kind])

@@ -60,7 +60,8 @@ class Tokenizer:
     def encode_prompt(self, text):
         """Return the ids of a prompt, after the special tokens that the model expects first.
 
-        If there are no ids, return the id that begins a text, or else one that ends a text.
+        If there are no ids, return the id of the token that begins a text. A model without such a
+        token gets the first id that ends a text.
         """
         ids = self.encode(text, special=True)
         if len(ids):
@@ -103,7 +104,7 @@ class Tokenizer:
         `turns` is the user's text, or a list of turns, in which the user begins.
         """
         if self.template is None:
-            raise InputError("the folder has no chat template; leave --chat out")
+            raise InputError("the model has no chat template; leave --chat out")
         turns = [turns] if isinstance(turns, str) else turns
         messages = [{"role": ("user", "assistant")[place % 2], "content": text}
                     for place, text in enumerate(turns)]
@@ -124,7 +125,7 @@ class Tokenizer:
 
 
 def read_tokenizer(path, architecture, weights):
-    """Return the Tokenizer of a model folder, or of a GGUF file, whose metadata `weights` reads."""
+    """Return the Tokenizer of the model folder or GGUF file `path`, which `weights` reads."""
     require_package("tokenizers", "a model's tokenizer", "use npdl's own models")
     path = Path(path)
     with _convert_errors(f"the tokenizer of {path} cannot be used ({{}}); if the files are damaged"
@@ -234,9 +235,10 @@ def _tokenizer_from_folder(folder, kind):
 
 
 def add_tokens(rules, tokens):
-    """Add `tokens`, a list of (id, text, is special), unless they exist already.
+    """Add tokens to the tokenizer `rules`. `tokens` is a list of (id, text, is special).
 
-    If an id is None, any id is allowed. Raises ValueError if a token doesn't get its id.
+    A text that is a token already is not added. If an id is None, any id is allowed. Raises
+    ValueError if a token doesn't get its id.
     """
     from tokenizers import AddedToken
 
@@ -267,7 +269,7 @@ def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
 
 
 def _find_added_tokens(folder, settings):
-    """Return [(id, text, is special)] of the tokens that a folder adds, sorted by id."""
+    """Return the tokens that a folder adds to its vocabulary: [(id, text, is special)], sorted."""
     added = [(place, text, False) for text, place in _read_settings(folder / ADDED).items()
              if type(place) is int]
     about = settings.get("added_tokens_decoder")
@@ -279,7 +281,7 @@ def _find_added_tokens(folder, settings):
 
 
 def _token_text(token):
-    """Return the text of a token, which is a string or {"content": string}; None for others."""
+    """Return the text of a token, a string or {"content": string}. For others, return None."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
 
@@ -297,7 +299,7 @@ def _valid_ids(value):
 
 
 def _tokenizer_from_gguf(about):
-    """Return the Tokenizer of a GGUF file. `about` loses the lists of texts, to save memory."""
+    """Return the Tokenizer of a GGUF file from its settings `about`, and delete the lists there."""
     from tokenizers.models import BPE
     from tokenizers.processors import TemplateProcessing
 
