@@ -26,7 +26,6 @@ TRUE = {        # (label, kind, the changed part or None for any): why the chang
     ("heads-11", "factor", None): "both gradients are zero",
     ("research-8", "sign", None): "theta and g_perp are orthogonal: their sum is as long",
     ("rnn-9", "transpose", None): NORM,
-    ("research-11", "transpose", None): NORM,
     ("gru-13", "index", r"|h[_t -> _{t-1}]| \le \max"): "a maximum bounds what it is of",
     ("research-5", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
     (f"19: {STABLE}", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
@@ -40,7 +39,6 @@ TRUE = {        # (label, kind, the changed part or None for any): why the chang
     ("heads-8", "letter", r"[Q -> V] = K = V ="): SAME,
     ("heads-8", "letter", r"= K = V = [x -> K] \quad\Rig"): SAME,
     ("research-3", "number", r" \frac{1}{[2 -> 3]} \Big\rfl"): "a whole number and a third, cut",
-    ("research-9", "number", r"\quad \mu_[0 -> 1] = g_1, \q"): "the mean of twice the same",
     (f"9: {SPREAD}", "sign", r"um_k (x_k [- -> +] \mu)(\dot"): "the second factors sum to 0",
     (f"9: {SPREAD}", "sign", r"(\dot x_k [- -> +] \dot\mu)"): "the first factors sum to 0",
 }
