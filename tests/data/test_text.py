@@ -137,8 +137,8 @@ BAD = [
     (("--text", "{text}", "--block", 0), "--block 0"),
     (("--text", "{text}", "--block", 500), "--block 500: the validation part"),
     (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
-    (("--text", "{text}", "--p", 7), "--p is for modular arithmetic and not for a text"),
-    (("--block", 32), "--block is for a text or a real model and not for modular"),
+    (("--text", "{text}", "--p", 7), "--p can't be used with a text"),
+    (("--block", 32), "--block can't be used with modular"),
     (("--eval-batches", 3), "--eval-batches can't be used with"),
 ]
 

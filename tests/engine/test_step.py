@@ -238,7 +238,7 @@ def test_a_function_that_holds_an_object_runs_plainly(capsys):
     x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
     for owner.rate in (2.0, 2.0, 3.0):
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
-    assert "holds objects" in capsys.readouterr().err
+    assert "has objects" in capsys.readouterr().err
 
 
 def test_a_step_inside_of_another_is_recorded_with_it():

@@ -145,7 +145,7 @@ BAD = [
     (("{base}", "--operator", "^"), "operator"),
     (("{base}", "--window", 4), "--window is not an option for modular arithmetic"),
     (("{base}", "--full"), "--full is not an option for modular arithmetic"),
-    (("{base}", "--pretrained", "x"), "--pretrained is for a real model and not for modular"),
+    (("{base}", "--pretrained", "x"), "--pretrained can't be used with modular"),
     (("{base}", "--rank", 100), "rank = 100"),
     (("{base}", "--where", "W_X"), "no linear layer fits where = ('W_X',)"),
     (("{base}", "--bits", 1), "--bits 1 must be an integer from 2 to 16"),
