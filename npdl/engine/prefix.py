@@ -101,7 +101,7 @@ def round_up_length(count):
 
 
 def pad_rows(array):
-    """Return an array whose length is rounded up (`round_up_length`) by repeating entries."""
+    """Repeat an array from its start until its length is round_up_length(len(array))."""
     return np.resize(array, round_up_length(len(array)))
 
 

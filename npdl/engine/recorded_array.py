@@ -20,7 +20,7 @@ ATTRIBUTES = ("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides",
 
 
 class Unsupported(Exception):
-    """The step can't be recorded. The layers then run in every call."""
+    """The step can't be recorded. Each call then runs the Python code of the layers."""
 
 
 class Recorded:

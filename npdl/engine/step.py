@@ -36,7 +36,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     threads   the number of threads that share a batch (npdl.engine.threads)
     share_prefixes  True computes each distinct prefix of a batch once (npdl.engine.prefix). The
               model must be a GPT, GPT2 or LSTMLM without dropout. The arguments of the step are
-              then (ids, targets, counted, lr=None).
+              then (ids, targets, counted, lr=None); `counted` is True where a target counts.
 
     The arguments of the step:
 

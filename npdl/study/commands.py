@@ -105,7 +105,7 @@ def add_blame(parser):
 
 
 def run_blame(options):
-    """Print the report of blame; return 0 if all gradients are correct, else 1."""
+    """Print the report of the function `blame`; return 0 if all gradients are correct, else 1."""
     report = _run_on_target(
         options, lambda layer, inputs, keywords: blame(layer, *inputs, **keywords))
     options.status = int(not report.right)

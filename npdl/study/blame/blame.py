@@ -162,7 +162,7 @@ def _blame_part(whole, runs):
 
 
 def _blame_wrong(result, small, runs):
-    """Return (Blame, Fix or None) for a Verdict with a wrong gradient.
+    """Find the line that makes a gradient wrong. Return its Blame, and a Fix or None.
 
     The search tries to correct all gradients by changing one statement, and then by changing two.
     """

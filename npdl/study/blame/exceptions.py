@@ -21,7 +21,7 @@ ADVICE = ("forward must run to its end before backward can be checked. Does the 
 
 
 def blame_raised(checked, runs):
-    """Return (Blame, Fix or None) for a Verdict on a backward that raised an exception."""
+    """Find the line that made backward raise an exception. Return its Blame, and a Fix or None."""
     trail = list(_walk_traceback(checked.error, runs.watch))
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes), None

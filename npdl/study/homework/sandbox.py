@@ -65,8 +65,7 @@ def run_student(task):
         found = read_answers(answers.read(MOST_ANSWERED))
         failure = errors.read(MOST_ANSWERED).decode("utf-8", "replace").splitlines()
     if failure:                     # the student's own output is discarded
-        raise NotGraded(f"the grader's process failed ({failure[-1]}); correct the cause, and "
-                         "grade again")
+        raise NotGraded(f"the grader's process failed ({failure[-1]}); grade again")
     if not found or "refused" in found:
         raise InvalidFile(found.get("refused", ended))
     return found

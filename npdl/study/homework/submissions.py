@@ -32,8 +32,7 @@ def list_submissions(folder):
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         flat = FLAT.fullmatch(place.name) if place.is_file() else None
         if place.is_symlink() or not (flat or place.is_dir() or place.suffix.lower() == ".zip"):
-            print(f"{printable(place.name)} is skipped, because it is not a folder, a zip or a "
-                  "file of Canvas")
+            print(f"{printable(place.name)} is skipped; it is not a folder, zip or Canvas file")
             continue
         name = flat["student"] if flat else place.name.removesuffix(".zip")
         found.setdefault(printable(name), {})[flat["file"] if flat else place.name] = place
@@ -100,8 +99,7 @@ def _list_zip(prefix, file):
         with zipfile.ZipFile(file) as opened:
             entries = opened.infolist()
     except Exception as error:              # zipfile raises many types of exceptions
-        raise InvalidFile(f"{printable(prefix)} can't be read as a zip ({error}); hand in "
-                          "a new one") from error
+        raise InvalidFile(f"{printable(prefix)} can't be read as a zip ({error})") from error
     for entry in entries:
         path = entry.filename.replace("\\", "/")
         if not entry.is_dir() and _is_student_file(path):
@@ -117,6 +115,5 @@ def _read_limited(path, file, entry):
     except Exception as error:              # a zip may be encrypted or damaged
         raise InvalidFile(f"{path} can't be read ({error}); hand it in again") from error
     if len(text) > MOST_BYTES:
-        raise InvalidFile(f"{path} has more than {MOST_BYTES} bytes, the limit for a file; remove "
-                          "data from it")
+        raise InvalidFile(f"{path} has more than {MOST_BYTES} bytes; remove data from it")
     return text

@@ -38,7 +38,8 @@ def fourier_spectrum(table):
 def project_frequency(table, k):
     """Project the rows of a (p, D) table onto the plane of frequency k; return an array (p, 2).
 
-    The real and the imaginary part of the Fourier coefficient at k span this plane.
+    The Fourier transform along the p rows has a complex vector (D,) at k. Its real and imaginary
+    parts span this plane.
     """
     wave = np.fft.rfft(table - table.mean(0), axis=0)[k]            # wave (D,), complex
     U, _, _ = np.linalg.svd(np.stack([wave.real, wave.imag]).T, full_matrices=False)

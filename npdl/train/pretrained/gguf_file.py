@@ -194,7 +194,7 @@ def _hugging_face_name(name):
 
 
 def _read_header(data):
-    """Return the settings in a file's header, a description of each array, and their first byte.
+    """Return the settings in a file's header, a description of each array, and the arrays' offset.
 
     A description is (name, shape, type, offset). The offset counts from that first byte.
     """
