@@ -240,7 +240,7 @@ class Recorder(Watch):
         return step
 
     def _find_iterations(self, call, line, names):
-        """Return the variables of the loops that contain a Statement, in the form of Step.iterations.
+        """Return the variables of the loops that contain a Statement, as in Step.iterations.
 
         The loops of calling functions come first. For a loop without an integer variable, the value
         is the number of earlier runs of the statement.
