@@ -299,6 +299,12 @@ def run_backward(dh, hs):
     assert report.line == 14 and ", first at t = 2" in str(report) and report.verified
 
 
+def test_a_huge_integer_of_the_file_does_not_stop_the_search(tmp_path):
+    report = asked(tmp_path, "import numpy as np", "import numpy as np\nMOST = 2**62",
+                   "dh * (1 - h ** 2)", "dh * (1 - h)")
+    assert report.verified and report.line == 13
+
+
 def test_a_notebook_shows_html_and_escapes_the_source(tmp_path):
     report = asked(tmp_path, "dh * (1 - h ** 2)", "dh * (h < 1)")
     shown = report._repr_html_()

@@ -16,6 +16,7 @@ from npdl.study.trace.syntax import find_names, is_pure
 
 MAX_NODES = 12          # expressions with more syntax nodes are left out; a larger number is slower
 MAX_OPERAND = 4096      # arrays with more entries are left out; a larger number is slower
+MAX_INTEGER = 2**31     # larger integers are left out, because NumPy can't square them
 ROOTS = ("{a} ** 2", "np.sqrt({a})")
 DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *ROOTS,
                "np.exp({a})", "np.sign({a})", "np.cos({a})")
@@ -108,7 +109,8 @@ def _add_values(found, texts):
     """
     seen = set()
     for text, value in texts.items():
-        if isinstance(value, (bool, np.bool_)) or value is None:
+        if isinstance(value, (bool, np.bool_)) or value is None or (
+                isinstance(value, int) and abs(value) > MAX_INTEGER):
             continue
         is_number = isinstance(value, (int, float, np.number)) or isinstance(
             value, np.ndarray) and value.ndim == 0
