@@ -240,6 +240,9 @@ def checked_positions(owner, x, positions, sizes):
     count, width = sizes
     check_floats(owner, the_input=x)
     check_shape(owner, x, f"(..., S, {width})" if positions is None else f"(..., {width})")
+    if positions is None and x.shape[-2] > count:
+        raise InputError(f"{owner}: the input has {x.shape[-2]} positions, but only {count} exist; "
+                         "shorten it, or make the layer with a larger max_len")
     positions = np.arange(x.shape[-2]) if positions is None else positions
     positions = checked_ids(positions, count, f"{owner}: positions")
     if not broadcasts(positions.shape, x.shape[:-1]):

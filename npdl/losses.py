@@ -35,8 +35,9 @@ class SequenceLoss(Layer):
 
     forward(logits, targets, counted): logits (B, S, V), integers targets (B, S), and the loss mask
     `counted` (B, S), which is True for the targets that count. For a language model it is False for
-    padding. For equations, `answer_mask` computes it. average "sample" as in the formula, or
-    "token", which averages over all unmasked targets of
+    padding. For equations, `answer_mask` computes it.
+
+    average    "sample" as in the formula, or "token", which averages over all unmasked targets of
                the batch at once
     reduction  "mean", "sum" (of the samples), or "none", which returns one loss per sample (B,)
     A sample without an unmasked target has loss 0. Masked logits and targets have no effect, even

@@ -29,7 +29,8 @@ def draw_picture(name, caption):
     for file in DRAWINGS.glob(f"{name}.*"):
         return drawing.add_label(file.read_text(encoding="utf-8"), caption)
     record = trained.read_record(name)
-    return drawing.as_svg(globals()[name], *[record] * bool(record), label=caption)
+    arguments = [record] if record else []
+    return drawing.as_svg(globals()[name], *arguments, label=caption)
 
 
 # -- of layers ---------------------------------------------------------------------------------

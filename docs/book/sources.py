@@ -13,7 +13,7 @@ from npdl.study.trace.statements import describe_function
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = {"check_gradient", "gradients_of"}             # they check an upstream gradient
-COMPUTING = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Slice, ast.AugAssign)
+COMPUTING = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare, ast.Slice, ast.AugAssign)
 
 
 @dataclass
@@ -105,7 +105,7 @@ def normalise_code(code):
 
 
 def _needs_equation(statement):
-    """Return True if a statement computes a value, and does more than check a gradient."""
+    """Return True if a statement computes more than x[i], and does more than check a gradient."""
     parts = list(ast.walk(statement.node))
     called = {getattr(part.func, "id", "") for part in parts if isinstance(part, ast.Call)}
     return statement.is_simple and not called & CHECKS and any(

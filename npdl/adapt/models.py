@@ -21,7 +21,8 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
 
     `where` selects the layers:
         None                     every Linear and QuantLinear
-        a name, or a list of     layers whose dotted name ends with it: "W_Q" selects "blocks.0.W_Q"
+        a name, or several       the layers whose dotted name is this name, or ends with a dot and
+                                 this name: "W_Q" selects "blocks.0.W_Q"
     `rank`, `alpha` and `rng` are the arguments of LoRALinear. Changes `model` in place and returns
     the dotted names of the adapters. Make the optimizer after this call. Raises InputError, and
     changes nothing, if no layer is selected or the model already has adapters.

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from npdl.backend import stream
-from npdl.errors import InputError, checked_ids, checked_integer, require_share, shown
+from npdl.errors import InputError, checked_ids, require_positive, require_share, shown
 from npdl.files import read_bytes, reason
 
 LARGEST = 1 << 30           # bytes of a text, whose ids then take 8 GiB
@@ -103,9 +103,11 @@ def draw_windows(ids, block, count, *key):
 
     Targets are one token later than inputs. The positions are drawn from stream(*key), for example
     with the key (seed, step), so a run can be resumed without a saved state. Raises InputError
-    unless `block` is from 1 to the number of tokens - 1.
+    unless `block` and `count` are positive, and `block` is below the number of tokens.
     """
-    checked_integer("block", block, 1, len(ids) - 1)
+    require_positive(block=block, count=count)
+    if len(ids) <= block:
+        raise InputError(f"block = {block}: the text has only {len(ids)} tokens; lower `block`")
     starts = stream(*key).integers(0, len(ids) - block, count)
     taken = ids[starts[:, None] + np.arange(block + 1)]     # taken (count, block + 1)
     return taken[:, :-1], taken[:, 1:]

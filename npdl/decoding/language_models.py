@@ -18,9 +18,9 @@ from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
 from npdl.errors import (
     LARGEST_INTEGER,
+    InputError,
     checked_ids,
     checked_integer,
-    checked_tokens,
     require_positive,
 )
 from npdl.functions import infinity_to_nan, log_softmax
@@ -159,11 +159,11 @@ class CachedLlama(CachedGPT):
     """The Scorer of a Llama, with a KV cache. Its arguments are those of CachedGPT."""
 
     def thread_context(self, rows):
-        """Return a context manager that limits BLAS, as that of StepByStep, for small models only.
+        """Return the context manager of StepByStep, but one without effect for a large model.
 
-        If the linear layers have LARGE entries or more, all threads are used: the file of a real
-        model stores the weights of one output contiguously, and several threads read such large
-        matrices faster than one thread.
+        A model is large if a linear layer of its feed-forward network has LARGE or more entries.
+        The file of a real model stores the weights of one output contiguously. Several threads
+        read such large matrices faster than one thread.
         """
         small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
         return (super() if small else super(StepByStep, self)).thread_context(rows)
@@ -270,5 +270,12 @@ def log_probabilities(logits):
 
 def checked_prompt(prompt):
     """Return a prompt (S,) or (B, S) as ids (B, S). Raise InputError if it is invalid or empty."""
-    ids = np.atleast_2d(checked_ids(prompt, LARGEST_INTEGER, "the prompt's tokens"))
-    return checked_tokens(ids, "the prompt").astype(np.int64)
+    try:
+        ids = np.atleast_2d(np.asarray(prompt))
+    except ValueError:
+        raise InputError("the prompt has rows of different lengths; give prompts of one length, or "
+                         "one at a time") from None
+    if ids.ndim != 2 or 0 in ids.shape:
+        raise InputError(f"the prompt has shape {np.shape(prompt)}; it must be (S,) or (B, S), and "
+                         "not empty")
+    return checked_ids(ids, LARGEST_INTEGER, "the prompt's tokens").astype(np.int64)

@@ -10,11 +10,14 @@ ALIGNMENT = 64          # bytes: a cache line, and the widest vector
 
 
 class Arena:
-    """One block of memory for the temporary buffers of a recording.
+    """A plan of one block of memory for the temporary buffers of a recording.
 
     groups   the groups of operations (schedule.Group), in the order of their execution
     results  the Views (operation.View) that are read after the last group
-    offsets  {temporary Buffer: its first byte in the arena}
+    offsets  {temporary Buffer: its first byte in the block}
+    nbytes   the number of bytes of the block
+
+    On the CPU, `allocate` makes the block. On a GPU, cuda_target.DeviceMemory does.
     """
 
     def __init__(self, groups, results):

@@ -56,11 +56,12 @@ def record_stack(recorder, parts, axis=0, out=None, **options):
     return np.concatenate([part[(slice(None),) * place + (None,)] for part in parts], place)
 
 
-def record_full_like(recorder, like, value, dtype=None, **options):
-    """Record np.full_like as a copy of `value` into a new array."""
+def record_full_like(recorder, like, fill_value, dtype=None, order="K", **options):
+    """Record np.full_like as a copy of `fill_value` into a new array."""
     if options:
         return NotImplemented
-    return recorder.record_copy(value, recorder.wrap_result(np.empty_like(like.value, dtype)))
+    result = recorder.wrap_result(np.empty_like(like.value, dtype, order))
+    return recorder.record_copy(fill_value, result)
 
 
 def make_fill_recorder(value):

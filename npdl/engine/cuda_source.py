@@ -1,4 +1,6 @@
-"""Write CUDA kernels for groups of operations, for look-ups, and for backward of look-ups.
+"""Write CUDA kernels for groups of operations, for look-ups of rows, and for sums by index.
+
+cuBLAS computes products, and CuPy computes all other reductions (`is_library_call`).
 
 The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
 
@@ -221,7 +223,7 @@ SINGLE = (TakeKernel, SumByIndexKernel)         # of one operation
 
 
 def has_kernel(op):
-    """Return True if the device can compute an operation."""
+    """Return True if the GPU can compute an operation: by a kernel, cuBLAS or CuPy."""
     if op.output is None or op.effect:
         return False
     return op.output.size == 0 or make_row_operation(op) is not None or is_library_call(op) or any(
@@ -234,7 +236,8 @@ def is_library_call(op):
         return False
     if op.kind == "matmul":
         return can_multiply(*op.inputs, op.output)
-    return op.kind in REDUCTIONS and not op.options.keys() - {"axis", "keepdims", "dtype"}
+    has_dtype = {"dtype"} if REDUCTIONS.get(op.kind) in ("sum", "prod") else set()     # in CuPy
+    return op.kind in REDUCTIONS and not op.options.keys() - {"axis", "keepdims"} - has_dtype
 
 
 def make_kernels(group, name):

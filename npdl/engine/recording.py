@@ -43,14 +43,14 @@ def active_recorder():
 class Recorder:
     """Records the operations of a step, with the numbers and the generators that they use.
 
-    operations    [Operation]
-    on_numbers    functions that a replay calls before the operations. They compute the step's
-                  Numbers, check the guards on Numbers, and write Numbers into arrays
-    generators    [RecordedGenerator]
+    operations     [Operation]
+    before_replay  functions that a replay calls before the operations. They compute the step's
+                   Numbers, check the guards on Numbers, and write Numbers into arrays
+    generators     [RecordedGenerator]
     """
 
     def __init__(self):
-        self.operations, self.on_numbers, self.generators = [], [], []
+        self.operations, self.before_replay, self.generators = [], [], []
         self._buffers, self._saved, self._known, self._exit = {}, {}, {}, contextlib.ExitStack()
         self._roots, self._arrays = {}, {}      # id: (array on the GPU, its copy on the CPU)
 
@@ -92,7 +92,7 @@ class Recorder:
         return host
 
     def call_on_numbers(self, function, arguments):
-        """Return function(*arguments) as a Number. If one is an array, return NotImplemented."""
+        """Return function(*arguments) as a Number, or NotImplemented if an argument is an array."""
         if not all(isinstance(x, Number | int | float) for x in arguments):
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
@@ -101,14 +101,14 @@ class Recorder:
 
             def compute():
                 number.value = function(*map(plain_value, arguments))
-            self._on_numbers(compute)
+            self._run_before_replay(compute)
             self._known[key] = number
         return self._known[key]
 
-    def _on_numbers(self, compute):
+    def _run_before_replay(self, compute):
         """Call compute() now and before the operations of every replay."""
         compute()
-        self.on_numbers.append(compute)
+        self.before_replay.append(compute)
 
     def wrap_number(self, value):
         """Return a value as a Number, which gets a new value in every replay."""
@@ -184,8 +184,9 @@ class Recorder:
         """Record a call of a ufunc or of one of its methods."""
         (out,) = options.pop("out", None) or (None,)
         if ufunc is np.matmul and out is None:
-            a, b = inputs
-            if a.dtype != b.dtype:
+            a, b = (x if type(x) is RecordedArray else self.wrap(np.asarray(x), "constant")
+                    for x in inputs)
+            if a.dtype != b.dtype:              # BLAS and cuBLAS multiply arrays of one dtype
                 wide = np.promote_types(a.dtype, b.dtype)
                 return np.matmul(a.astype(wide), b.astype(wide), **options)
             if b.ndim == 1:                             # a vector is a matrix of one column or row
@@ -230,7 +231,7 @@ class Recorder:
         if not isinstance(x, Number):
             return x
         entry = np.array(x.value, None if loop is None else loop[i])
-        self._on_numbers(lambda: np.copyto(entry, x.value, casting="unsafe"))
+        self._run_before_replay(lambda: np.copyto(entry, x.value, casting="unsafe"))
         self._external_buffer(entry, "number")
         return entry
 
@@ -355,7 +356,7 @@ class Recorder:
             if actual != expected and not (actual != actual and expected != expected):     # NaN
                 raise Diverged("a guard does not hold")
         if isinstance(x, Number):
-            self._on_numbers(lambda: check(x.value))
+            self._run_before_replay(lambda: check(x.value))
         else:
             self.add_operation("guard", [x], None, check, options={"convert": convert}, effect=True)
         return expected

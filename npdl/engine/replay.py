@@ -23,8 +23,10 @@ class Recording:
 
     key         the `recording_key` of the arguments
     answer      what the step returned
+    mirror      the copies on which the step was recorded (state.Mirror)
     operations  the simplified operations
-    lowered     the calls of a replay (numpy_target.Calls), or None if no replay is possible
+    lowered     the calls of a replay (numpy_target.Calls, or cuda_target.CudaCalls on a GPU), or
+                None if no replay is possible
     """
 
     def __init__(self, step, key, recorder, arguments):
@@ -88,7 +90,7 @@ class Recording:
                 recorded.generator = new
         for container, key, number in self.mirror.counters:
             number.value = container[key]
-        for function in self.recorder.on_numbers:
+        for function in self.recorder.before_replay:
             function()
         self._call()
         for container, key, value in self.mirror.assignments:

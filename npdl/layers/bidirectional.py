@@ -30,6 +30,9 @@ class Bidirectional(Layer):
             if not isinstance(layer, Recurrent):
                 raise InputError(f"Bidirectional: given {describe(layer)}; give two RNNs, GRUs or "
                                  "LSTMs, such as LSTM(3, 5)")
+        if ahead.layers[0].cell.W_x.shape[0] != back.layers[0].cell.W_x.shape[0]:
+            raise InputError("Bidirectional: the two layers have different input widths; they must "
+                             "be equal, because both read the same input")
         self.ahead = ahead
         self.back = back
         self.d_ahead = ahead.layers[0].cell.d_hidden

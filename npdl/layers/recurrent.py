@@ -7,7 +7,14 @@ consist of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param, gradients_of
-from npdl.errors import check_shape, checked_state, require_bool, require_layers, require_positive
+from npdl.errors import (
+    InputError,
+    check_shape,
+    checked_state,
+    describe,
+    require_bool,
+    require_positive,
+)
 from npdl.functions import add_dh, by_layer, chooser, h_of, map_state, mask_steps, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -164,7 +171,9 @@ class RecurrentLayer(Layer):
     """
 
     def __init__(self, cell):
-        require_layers("RecurrentLayer", [cell], "a cell, such as LSTMCell(3, 5)")
+        if not isinstance(cell, Cell):
+            raise InputError(f"RecurrentLayer: given {describe(cell)}; give a cell, such as "
+                             "LSTMCell(3, 5)")
         self.cell = cell
 
     def forward(self, x, state=None, lengths=None):

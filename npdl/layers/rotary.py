@@ -69,10 +69,10 @@ class Rotary(Layer):
     (..., S, d) -> (..., S, d).
 
     The inner product of two rotated vectors depends on the difference of their positions only. The
-    positions are the integers `positions` (S,), or 0 .. S-1 if None is given. `scaling` (a
-    LinearScaling, a Llama3Scaling, or None) changes the frequencies f (d/2,) for contexts that are
-    longer than in training. The layer has no parameters. Its backward rotates the gradient in the
-    opposite direction. Raises InputError if d is odd.
+    positions are the integers `positions`, (S,) or any shape that broadcasts to (..., S). If None
+    is given, they are 0 .. S-1. `scaling` (a LinearScaling, a Llama3Scaling, or None) changes the
+    frequencies f (d/2,) for contexts that are longer than in training. The layer has no parameters.
+    Its backward rotates the gradient in the opposite direction. Raises InputError if d is odd.
     """
 
     def __init__(self, d, rope_theta=10000.0, *, scaling=None):
@@ -99,11 +99,11 @@ class Rotary(Layer):
         return dx
 
     def cos_and_sin(self, positions, dtype):
-        """Return the cos and the sin (S, d/2) of the rotation angles at these positions (S,)."""
+        """Return the cos and the sin (..., d/2) of the rotation angles at these positions (...)."""
         power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
         f = 1 / self.rope_theta**power
         f = f if self.scaling is None else self.scaling.frequencies(f)
-        angle = to_device(positions)[..., None] * f                   # angle (S, p)
+        angle = to_device(positions)[..., None] * f                 # angle (S, p)
         return xp.cos(angle).astype(dtype), xp.sin(angle).astype(dtype)
 
 

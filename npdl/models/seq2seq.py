@@ -52,6 +52,8 @@ class Seq2Seq(Layer):
 
     def forward(self, source, target, source_mask=None, target_mask=None, rng=None):
         source, target = (checked_tokens(ids, "Seq2Seq", self.max_len) for ids in (source, target))
+        if source_mask is not None:
+            source_mask = checked_key_mask(source_mask, source.shape, "Seq2Seq")
         s, c_source = self.source_embedding.forward(source)             # s (B, S, D)
         s, c_source_positions = self.source_positions.forward(s)
         s, c_source_drop = self.dropout.forward(s, rng)

@@ -23,7 +23,7 @@ from npdl.layers.graph import MessagePassing, ReplaceUpdate
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.neuron import ThresholdNeuron
-from npdl.layers.recurrent import LSTM, RNN, LSTMCell
+from npdl.layers.recurrent import LSTM, RNN, LSTMCell, RecurrentLayer
 from npdl.layers.sequential import Sequential
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, exact_match
 from npdl.models.gpt import GPT
@@ -157,7 +157,10 @@ def test_values(name):
 
 REFUSED = {                                     # name: (call, what the message says)
     "two directions of two widths": (
-        lambda: Bidirectional(RNN(4, 2), RNN(3, 2)).forward(np.ones((1, 2, 4))), r"\(B, S, 3\)"),
+        lambda: Bidirectional(RNN(4, 2), RNN(3, 2)), "both read the same input"),
+    "a source's mask of one row": (lambda: Seq2Seq(4, 4, 4, 1, 1, max_len=4).forward(
+        np.ones((3, 2), int), np.ones((3, 2), int), np.ones((1, 2), bool)), "key_mask is"),
+    "a network in place of a cell": (lambda: RecurrentLayer(RNN(3, 2)), "give a cell"),
     "neurons of two counts": (
         lambda: ThresholdNeuron.from_weights([[1, 1]], [0, 0, 0]), "do not fit"),
     **{f"padding_id {id_}": (lambda id_=id_: Embedding(4, 2, padding_id=id_), "padding_id = ")
@@ -179,7 +182,7 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "takes the option 'mask'"),
     "a window of no length": (lambda: draw_windows(np.arange(9), 0, 2, 1), "block = 0"),
     "a window below no length": (lambda: draw_windows(np.arange(9), -1, 2, 1), "block = -1"),
-    "a window as long as the text": (lambda: draw_windows(np.arange(9), 9, 2, 1), "block = 9"),
+    "a window as long as the text": (lambda: draw_windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
     **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
        for share in (-0.5, 0, 1.5, NAN, None)},
     "a source's mask of integers": (lambda: RecomputedSeq2Seq(

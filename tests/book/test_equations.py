@@ -30,6 +30,7 @@ STATES = {-1: x[0], 0: x[1], 1: x[2]}
     (r"s = \begin{cases} b + 1 & b \ge 0 \\ 1 / (1 - b) & b < 0 \end{cases}", {
         "s": np.where(b >= 0, b + 1, 1 / (1 + np.abs(b)))}),
     (r"\frac{\partial y_k}{\partial x_j} = W_{jk}", {"dy_dx": W.T}),
+    (r"y_n = a_{2n}", {"y": np.array([1.0, 3.0]), "a": np.array([1.0, 2.0, 3.0])}),
     (r"y = \sum_{k < w} a_k", {"y": 3.0, "w": 2, "a": np.array([1.0, 2.0, 4.0])}),
 ])
 def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
@@ -49,6 +50,7 @@ def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
     (r"y = (x W", "is missing"), (r"y = \sum_{k} 1", "is unknown: give it"),
     (r"y = x + W^\top", "the transpose of an array with 1 axes"),
     (r"y = \sum_n^\top x_n", "needs both a start and an end"), ("y = l_{0-1}", "l has no entry -1"),
+    ("y = |x, b|", "contain one expression"),
     ("y_n = x_n + x_y", "y is an index, but also has an index"),
     (r"\frac{\partial x_j}{\partial y_k} = W_{jk}", "the range of k is unknown"),
     (r"z = \begin{cases} 1 & x \ge 0 \\ 2 & x < 1 \end{cases}", "belongs to no case, or to two"),

@@ -252,3 +252,12 @@ def test_what_only_looks_like_a_pattern_is_computed_as_it_is(target):
         for found, wanted in zip(step(*given), function(*given), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
     assert step.why_not is None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_product_of_two_dtypes_reads_a_plain_array_in_each_replay(target):
+    table = np.ones((4, 2), np.float32)
+    step = RecordedStep(lambda x: x @ table, (), target)
+    for table[...] in (1.0, 2.0):
+        np.testing.assert_array_equal(step(np.ones((3, 4))), np.ones((3, 4)) @ table)
+    assert step.why_not is None

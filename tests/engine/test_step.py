@@ -485,3 +485,17 @@ def test_steps_in_threads_do_not_disturb_each_other():
         for thread in threads:
             thread.join()
     assert all(first == second for first, second in losses.values())
+
+
+def test_a_step_that_removes_an_item_runs_plainly(capsys):
+    owner = Squares(lambda y: y)
+    owner.items = [np.ones(2), np.ones(2), np.ones(2)]
+
+    def function(owner, x):
+        owner.items.pop()
+        return 2 * x
+    step = RecordedStep(function, (owner,), "numpy")
+    for left in (2, 1):
+        np.testing.assert_array_equal(step(np.ones(2)), [2, 2])
+        assert len(owner.items) == left
+    assert "removes an attribute or an item" in capsys.readouterr().err

@@ -129,5 +129,6 @@ def _ordered(op, a, b, rel):
     """Return True if a op b holds up to rounding; op "~" allows a difference of 5 %."""
     if op == "~":
         return bool((np.abs(a - b) <= 0.05 * np.abs(b)).all())
-    room = rel * max(np.abs(a).max(), np.abs(b).max()) * {"<=": 1, ">=": -1}.get(op, 0)
-    return bool(OPERATIONS[op](a, b + room).all())
+    room = rel * max(np.abs(a).max(), np.abs(b).max())
+    limit = {"<=": b + room, ">=": b - room}.get(op, b)
+    return bool(OPERATIONS[op](a, limit).all())

@@ -299,6 +299,8 @@ class _Reader:
         before, self.inside_bars = self.inside_bars, opening == "|"
         found = self.expressions(closing)
         self.inside_bars = before
+        if len(found) > 1 and kind in ("abs", "norm", "floor"):
+            self.fail("these brackets contain one expression")
         return found[0] if opening == "(" and len(found) == 1 else Apply(kind, found)
 
     def fraction(self):
@@ -383,7 +385,8 @@ class _Reader:
 
 def parse_script(tokens):
     """Return a subscript as a tuple of index expressions: two for rs, one for t - 1."""
-    if any(token.text in (",", "+", "-", "/") for token in tokens):
+    is_product = len(tokens) > 1 and tokens[0].text[0].isdigit()        # 2k is one index
+    if is_product or any(token.text in (",", "+", "-", "/") for token in tokens):
         return _Reader([*tokens, Token(")", ")", False)]).expressions(")")
     reader, found = _Reader(tokens), ()
     while reader.peek() is not None:

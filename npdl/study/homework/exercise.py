@@ -113,7 +113,7 @@ def _make_hints(exercise):
                 if any(leaves(value))]
     argument = list(inspect.signature(exercise.cls.backward).parameters)[1]
     if argument in returned:            # the states before and after a step have the same name
-        returned[returned.index(argument)] += " of the state before the step"
+        returned[returned.index(argument)] += " (nested like the state; before the step)"
     own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
     parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
     usable = _find_called_backwards(exercise.functions or exercise.blanks)

@@ -126,5 +126,5 @@ def _shorten_path(filename):
 
 
 def _round_number(value):
-    """Return a float with four digits. JSON has no NaN and no infinity, so these become text."""
-    return float(f"{value:.4g}") if math.isfinite(value) else str(value)
+    """Return a float with six digits. JSON has no NaN and no infinity, so these become text."""
+    return float(f"{value:.6g}") if math.isfinite(value) else str(value)

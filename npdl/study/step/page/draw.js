@@ -6,7 +6,7 @@ const make = (tag, className, text) => {
   if (text !== undefined) node.textContent = text;
   return node;
 };
-const digits = (x) => typeof x === "string" ? x : Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(Number(x.toPrecision(3)));
+const digits = (x) => x === "nan" ? "NaN" : typeof x === "string" ? x : Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(Number(x.toPrecision(3)));
 
 function colour(share, most = 0.85) {
   const name = share < 0 ? "--minus" : "--plus";
@@ -14,8 +14,9 @@ function colour(share, most = 0.85) {
 }
 
 const FEW = 48;                 // arrays with at most this many entries are tables, as in pictures.py
-// The largest magnitude of a finite entry; true if the array has few entries, which are all there.
+// Return the largest magnitude of a finite entry; 1 for an array without one.
 const scaleOf = (array) => Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
+// Return true if the page has all entries of an array, because they are few.
 const isWhole = (array) => array.shape.reduce((a, b) => a * b, 1) <= FEW;
 
 function heat(array) {
@@ -29,8 +30,8 @@ function heat(array) {
       for (const x of row) {
         const cell = line.insertCell();
         cell.textContent = digits(x);
-        if (typeof x === "string") cell.className = "none";
-        else if (rows.length <= 16 && columns <= 16) cell.style.background = colour(x / scale, 0.55);      // digits are drawn on it
+        if (x === "nan") cell.className = "none";
+        else if (typeof x === "number" && rows.length <= 16 && columns <= 16) cell.style.background = colour(x / scale, 0.55);      // digits are drawn on it
       }
     }
     const box = make("div", "scroll");
