@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from npdl import BiRNN, Cache, Layer, Linear, Param, blame, gradcheck
+from npdl import BiRNN, Cache, Layer, Linear, Param, Sequential, blame, gradcheck
 from npdl.errors import InputError
 from npdl.study.check.adapters import Uncheckable, as_layer, make_function_class
 from npdl.study.check.samples import find_layer_classes, sample
@@ -443,3 +443,37 @@ def test_without_a_float_input_or_a_parameter_nothing_is_right():
     report = gradcheck((lambda ids: (np.eye(4)[ids], ids), lambda dout, ids: None),
                        np.array([0, 3]))
     assert report.right is None and not report.rows and not report.faults
+
+
+class RandomPart(Layer):
+    """A part of a layer of npdl that draws from NumPy's global generator."""
+
+    def forward(self, x):
+        scale = np.random.random(x.shape)
+        return x * scale, Cache(scale=scale)
+
+    def backward(self, dy, cache):
+        return dy * cache.scale
+
+
+class WithCache:
+    def forward(self, x):
+        return x * x, (x,)
+
+    def backward(self, dy, cache):
+        return 2 * cache[0] * dy
+
+
+def keeping_forward(x):
+    STATES["x"] = x
+    return x * x, None
+
+
+STATES, WITH_CACHE = {}, WithCache()
+
+
+@pytest.mark.parametrize("layer", [
+    Sequential(Linear(4, 3), RandomPart()), (WITH_CACHE.forward, WITH_CACHE.backward),
+    (keeping_forward, lambda dy, cache: 2 * STATES["x"] * dy)])
+def test_a_random_part_bound_methods_and_values_outside_of_the_cache_are_checked(layer):
+    assert gradcheck(layer, X).ok()

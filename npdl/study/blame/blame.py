@@ -35,8 +35,8 @@ from npdl.study.containment import add_note_on_timeout, format_exception, is_npd
 from npdl.study.trace.runs import Budget, Runs, silence_warnings
 from npdl.study.trace.source import replace_line
 
-WORK = 9_000_000        # values that a search may compute, and a comparison of lines by `step`; a
-                        # larger number finds more, but takes longer
+WORK = 9_000_000        # the number of values that a search may compute; `step` has the same limit.
+                        # A larger number finds more, but takes longer
 SECONDS = 7.0           # limit of a search in seconds of processor time, reached on slow machines
                         # only; a larger number finds more there, but answers later
 

@@ -38,7 +38,7 @@ class FunctionPair:
 def make_function_class(name, forward, backward, sample=None):
     """Return a class whose forward and backward are two functions, a subclass of FunctionPair.
 
-    name                the name of the class
+    name               the name of the class
     forward, backward  the functions
     sample             a function that returns the arguments of forward, or None
     """
@@ -57,7 +57,7 @@ def as_layer(thing):
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
         thing = make_function_class(getattr(thing[0], "__name__", "f"), *thing)()
     cls = type(thing)
-    if not is_layer_class(cls):
+    if not isinstance(thing, FunctionPair) and not is_layer_class(cls):     # not only functions
         name = getattr(thing, "__name__", cls.__name__)
         raise InputError(f"{name} is not a layer; give an instance of a class with forward and "
                          "backward, or the pair (f_forward, f_backward)")
@@ -107,9 +107,9 @@ def get_backward_arguments(thing):
 
 
 class Adapter(Layer):
-    """A Layer for an object that keeps its cache in self, or its parameters in plain arrays.
+    """A Layer that calls a student's object or a FunctionPair.
 
-    original       the object
+    original       the object, which may keep its cache in self, or its parameters in plain arrays
     has_cache      True if backward takes a cache as its last argument
     num_upstreams  the number of upstream gradients that backward takes
     is_loss        True if backward may be called without an upstream gradient, which is then 1
@@ -149,8 +149,9 @@ class Adapter(Layer):
         if not self.has_cache:
             return returned, (twin, ())
         if not isinstance(returned, tuple) or len(returned) < 2:
-            raise Uncheckable(f"{get_forward(twin).__qualname__} must return its output and a "
-                              "cache, which backward takes: return out, cache")
+            name = getattr(get_forward(twin), "__qualname__", f"{type(self).__name__}.forward")
+            raise Uncheckable(f"{name} must return its output and a cache, which backward takes: "
+                              "return out, cache")
         *outputs, cache = returned
         return outputs[0] if len(outputs) == 1 else tuple(outputs), (twin, (cache,))
 

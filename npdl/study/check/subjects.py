@@ -54,7 +54,7 @@ class Subject:
         self.inputs, self.options = cast_tree(tuple(inputs), "float64"), options or {}
         self.names = get_forward_arguments(layer)
         self._find_generators()
-        if not is_npdl_class(type(self.layer)):
+        if not all(is_npdl_class(type(part)) for part in walk(self.layer)):
             self._prepare_layer()
         if not keep_params:
             randomise(self.layer, stream(seed, 77))
@@ -84,7 +84,7 @@ class Subject:
         self._generators = [(one, one.state) for one in found.values()]
 
     def _prepare_layer(self):
-        """Run a student's layer: find its parameters, its generators, and the outputs to compare.
+        """Run a layer with a student's code: find parameters, generators and outputs to compare.
 
         Some code creates its parameters in the first run. An exception is ignored here, because the
         next run raises it again.
@@ -94,7 +94,10 @@ class Subject:
             try:
                 if isinstance(self.layer, Adapter):
                     self.layer = self.layer.create_parameters(self._copy_inputs(), self.options)
-                self._choose_outputs()
+                if is_npdl_class(type(self.layer)):         # only a part is a student's
+                    self.run()
+                else:
+                    self._choose_outputs()
                 if isinstance(self.layer, Adapter):
                     outputs, cache = self.run()
                     with restore_values(self.layer.parameters.values(), self.inputs):

@@ -16,8 +16,9 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.errors import InputError, NpdlError
 from npdl.study.check.adapters import (
+    FunctionPair,
     as_layer,
-    get_forward_arguments,
+    get_forward,
     is_layer_class,
     make_function_class,
 )
@@ -105,11 +106,11 @@ def build_target(name, inputs=(), settings=()):
     arrays = {name: _draw_array(rng, name, shape) for name, shape in arrays.items()}
     arguments = {name: _draw_array(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
-    taken = inspect.signature(cls).parameters
+    taken = dict([*inspect.signature(cls.__init__).parameters.items()][1:])     # without self
     _reject_unknown(arguments, taken, f"{cls.__name__} takes no argument")
     if settings and not arrays and not is_npdl_class(cls):
         raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
-    named = get_forward_arguments(object.__new__(cls)) if arrays else ()
+    named = [*inspect.signature(get_forward(cls)).parameters][not issubclass(cls, FunctionPair):]
     _reject_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
     missing = [name for name, p in taken.items() if arrays and p.default is p.empty
                and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]

@@ -94,8 +94,9 @@ class Rewrite(ast.NodeTransformer):
             node.value = self._hook_result(node.value, target)
             return node
         call = getattr(node, "value", None)
+        # np.add.at(dW, ids, dy) changes dW in place, so only the last argument gets the hook.
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args \
-                and not self._is_watched_call(call):    # it may change its other arguments
+                and not self._is_watched_call(call):
             call.args[-1] = self._hook_result(call.args[-1])
             return node
         return self.generic_visit(node)
