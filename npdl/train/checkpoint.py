@@ -51,7 +51,7 @@ def load(path):
     """
     try:
         if not is_file(path):
-            raise ValueError("it is not a file")
+            raise ValueError("it is not a file" if os.path.lexists(path) else "it is missing")
         with open(path, "rb") as file:
             end = file.seek(0, os.SEEK_END) - DIGEST_BYTES
             file.seek(max(end, 0))
@@ -65,8 +65,8 @@ def load(path):
             raise ValueError(f"its {META} is not a JSON object")
         return arrays, meta
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} cannot be read ({reason(error)}); use an earlier checkpoint "
-                              "or a copy of this one") from error
+        raise CheckpointError(f"{path} cannot be read ({reason(error)}); restore it from a copy, "
+                              "or start a new run") from error
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
@@ -87,8 +87,8 @@ def get_state(config, model, optimizer, step, seconds=0.0):
 def restore(path, config, model, optimizer=None):
     """Read a checkpoint into a model and, if given, into its optimizer. Return the file's meta.
 
-    Raises InputError if the file is missing. Raises CheckpointError if it is damaged, or if its
-    arrays have other names, shapes or dtypes than those of this run.
+    Raises CheckpointError if the file is missing or damaged, or if its arrays have other names,
+    shapes or dtypes than those of this run.
     """
     arrays, meta = load(path)
     expected, _ = get_state(config, model, optimizer, 0)

@@ -133,7 +133,11 @@ def read_config(folder):
     """Return the Config saved in a run folder."""
     path = Path(folder) / "config.json"
     try:
-        return Config.from_json(read_json(path)["config"])
+        config = Config.from_json(read_json(path)["config"])
+        for name in ("sha256", "characters", "pretrained_sha256"):
+            if getattr(config, name, "") is None:
+                raise ValueError(f"{name} is missing")
+        return config
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} holds no run (config.json is missing); check the path"
                          ) from None

@@ -21,7 +21,7 @@ def append_record(path, record):
     file can't be written.
     """
     try:
-        line = json.dumps(record, allow_nan=False, default=np.generic.item) + "\n"
+        line = json.dumps(record, allow_nan=False, default=_to_python) + "\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: record {str(record)[:80]!r} cannot be written as JSON "
                          f"({reason(error)}); use finite numbers and text") from error
@@ -76,3 +76,10 @@ def _parse_record(line):
         if type(record.get(name, 0.0)) not in (int, float, type(None)):
             raise ValueError(f"the value of {name} is not a number")
     return record
+
+
+def _to_python(value):
+    """Return a NumPy number as a Python number. Raise TypeError for any other value."""
+    if not isinstance(value, np.generic):
+        raise TypeError(f"a {type(value).__name__} is not a number or a text")
+    return value.item()

@@ -60,8 +60,8 @@ def format_table(columns):
                  for values in groups]
         means = [statistics.fmean(values) for values in known if values]
         best = better(means) if better and len(set(means)) > 1 else None
-        rows.append((label, *(_format_cell(key, *both, best)
-                              for both in zip(known, map(len, groups), strict=True))))
+        rows.append((label, *(_format_cell(key, values, len(group), best)
+                              for values, group in zip(known, groups, strict=True))))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 

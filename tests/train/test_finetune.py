@@ -143,9 +143,10 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
 BAD = [
     (("{base}", "--p", 8), "--p 8: the run's vocabulary has the 7 numbers 0 to 6"),
     (("{base}", "--operator", "^"), "operator"),
-    (("{base}", "--window", 4), "--window is not an option for modular arithmetic"),
-    (("{base}", "--full"), "--full is not an option for modular arithmetic"),
-    (("{base}", "--pretrained", "x"), "--pretrained can't be used with modular"),
+    (("{base}", "--window", 4), "--window is for a real model"),
+    (("{base}", "--full"), "--full is for a real model"),
+    (("{base}", "--pretrained", "x"), "--pretrained is for a real model"),
+    (("{base}", "--merge", "--resume"), "--resume has no effect with --merge"),
     (("{base}", "--rank", 100), "rank = 100"),
     (("{base}", "--where", "W_X"), "no linear layer fits where = ('W_X',)"),
     (("{base}", "--bits", 1), "--bits 1 must be an integer from 2 to 16"),

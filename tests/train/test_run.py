@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from npdl.errors import InputError, NpdlError
+from npdl.errors import CheckpointError, InputError, NpdlError
 from npdl.train import checkpoint, folder, run
 from npdl.train.config import Config, UserFunction
 from npdl.train.folder import FolderInUse, lock_folder
@@ -205,6 +207,27 @@ def test_a_folder_where_a_process_works_is_refused(copy_of):
     with lock_folder(run_folder), pytest.raises(FolderInUse, match="another process works here"):
         train(config, run_folder, resume=True, quiet=True)
     assert train(config, run_folder, resume=True, quiet=True) == 0
+
+
+def test_the_lock_of_a_killed_process_is_released(tmp_path):
+    code = ("import sys\nfrom npdl.train.folder import lock_folder\n"
+            "with lock_folder(sys.argv[1]): print('locked', flush=True); sys.stdin.read()")
+    owner = subprocess.Popen([sys.executable, "-c", code, tmp_path], text=True,
+                             stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert owner.stdout.readline() == "locked\n"
+    with pytest.raises(FolderInUse), lock_folder(tmp_path):
+        pass
+    owner.kill()
+    owner.communicate()
+    with lock_folder(tmp_path):
+        pass
+
+
+def test_a_run_without_its_checkpoint_is_one_line(tmp_path):
+    train(small(steps=2), tmp_path / "run", quiet=True)
+    (tmp_path / "run" / "checkpoint.npz").unlink()
+    with pytest.raises(CheckpointError, match="it is missing.*restore it from a copy"):
+        load_run(tmp_path / "run")
 
 
 @pytest.mark.parametrize("moment", ["save", "append_record"])

@@ -7,9 +7,9 @@ result is the folder of a run, for ask, generate and plot.
 
 A run is fine-tuned on another operator, modulus or text. The new operator replaces the old one, and
 the new modulus can't be larger. A real model is fine-tuned on a text. It is a folder with
-config.json and model.safetensors, or a .gguf file, of a GPT-2, Llama, Mistral, Qwen2 or Qwen3; its
-files don't change. --merge adds the adapters to a real model, and writes it as a folder that
-transformers loads.
+config.json and model.safetensors of a GPT-2, Llama, Mistral, Qwen2 or Qwen3, or a .gguf file of a
+Llama or Qwen2; its files don't change. --merge adds the adapters to a real model, and writes it as
+a folder that transformers loads.
 
   python -m npdl finetune runs/gpt-p31-plus-seed0 --operator - --out runs/minus
   python -m npdl finetune runs/gpt-p31-plus-seed0 --p 29 --bits 4 --block 64 --out runs/q
@@ -78,6 +78,9 @@ def run(options):
     resume = train_options.pop("resume")
     source, merging = overrides.pop("run"), overrides.pop("merge")
     adapters = {name: overrides.pop(name) for name in vars(Adapters()) if name in overrides}
+    if merging and resume:
+        raise InputError("--resume has no effect with --merge; leave it out, and name the "
+                         "fine-tuned run")
     if (source is None) != resume:
         raise InputError("give the folder of the run to fine-tune, or --resume with --out, "
                          "but not both")
@@ -158,6 +161,10 @@ def pretrained_config(path, adapters, overrides):
 
 def start_from_run(source, overrides, adapters, quiet):
     """Return the Config of a fine-tuning of the run in `source`, and the run's parameters."""
+    for name in ("full", "window", "pretrained"):
+        if name in overrides:
+            raise InputError(f"{option_name(name)} is for a real model, but {source} is a run; "
+                             "leave it out")
     base = runs.load_run(source)
     config = finetune_config(base, adapters, {"threads": THREADS, **overrides}, source)
     if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:

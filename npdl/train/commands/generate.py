@@ -1,10 +1,10 @@
 """Continue a prompt with a trained model: a run's folder, or a real model.
 
 A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, Qwen3, SmolLM2): a folder with
-config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is printed as it is
-generated. An LSTM summarises the whole text in its state. The other models attend to at most as
-many tokens as they were trained on (the window). If the text becomes longer, the oldest tokens are
-dropped. A run of train_seq2seq.py translates its prompt, a date.
+config.json, model.safetensors and the tokenizer's files; for Llama and Qwen2 also a .gguf file.
+Text is printed as it is generated. An LSTM summarises the whole text in its state. The other models
+attend to at most as many tokens as they were trained on (the window). If the text becomes longer,
+the oldest tokens are dropped. A run of train_seq2seq.py translates its prompt, a date.
 
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3

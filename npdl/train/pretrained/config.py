@@ -163,7 +163,7 @@ class Architecture:
         """Raise InputError unless a setting has its usual value or is absent."""
         value = (self.values if values is None else values).get(name)
         if value not in (usual, None):
-            self._reject(name, value, f"{usual}")
+            self._reject(name, value, usual)
 
     def _reject(self, name, value, supported):
         given = "missing" if value is None else f"{str(value)[:40]!r}"

@@ -106,7 +106,9 @@ def _find_conversions(layer, path, style):
             return
     if any(isinstance(value, Param) for value in vars(layer).values()):
         raise InputError(f"{path or 'the layer'}: npdl can't convert a {type(layer).__name__} to "
-                         f"PyTorch with style={style!r}; try the other style")
+                         f"PyTorch with style={style!r}" + (
+                             "; style='torch' converts LSTM, RNN and ResetAfterGRU"
+                             if style == "course" else ""))
     for name, child in layer.children():
         yield from _find_conversions(child, f"{path}.{name}" if path else name, style)
 
