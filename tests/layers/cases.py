@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl import losses
-from npdl.adapt import add_lora, quantize_linears
 from npdl.adapt.linears import LoRALinear, QuantLinear
 from npdl.backend import to_device
 from npdl.core import Cache, Layer
@@ -27,7 +26,6 @@ from npdl.layers.dropout import Dropout
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.sequential import Sequential
-from npdl.layers.transformer import Block
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.gpt import GPT
@@ -38,21 +36,19 @@ from tests.tools.running import npdl_layers
 COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.cross_attention",
             "npdl.layers.bidirectional", "npdl.layers.llama")
 STACKS = ("npdl.layers.recurrent.RNN", "npdl.layers.recurrent.GRU", "npdl.layers.recurrent.LSTM")
-FEW = 4                         # entries of each array of a composed layer
 
 
 @dataclass
 class Case:
     """One gradient check: `build(rng)` returns (layer, inputs, options) for gradcheck.
 
-    `layer_class` is the class that the case stands for. `entries` limits how many entries of each
-    array are checked; `of_option` is whether it is there for one option of the class.
+    `layer_class` is the class that the case stands for; `of_option` is whether it is there for one
+    option of the class.
     """
 
     layer_class: type
     what: str
     build: Callable
-    entries: int | None = None
     of_option: bool = False
 
     def __str__(self):
@@ -95,7 +91,7 @@ def case(cls, what, args, *inputs, **options):
                   for name, value in options.items()}
         return layer, tuple(draw_input(rng, given) for given in inputs), chosen
 
-    return Case(cls, what, build, FEW if is_composed(cls) else None)
+    return Case(cls, what, build)
 
 
 def strided(array):
@@ -120,8 +116,7 @@ def examples(cls):
 @functools.cache
 def all_cases():
     """Return the examples of every layer, and the EDGES."""
-    return [Case(cls, what, build, entries=FEW if is_composed(cls) else None,
-                 of_option=what not in ROW)
+    return [Case(cls, what, build, of_option=what not in ROW)
             for cls in npdl_layers() for what, build in examples(cls).items()] + EDGES
 
 
@@ -179,18 +174,6 @@ def chain(*layers):
 
 def two_ways(ahead, back, layers=1):
     return lambda rng: Bidirectional(ahead(2, 3, layers, rng=rng), back(2, 2, layers, rng=rng))
-
-
-def adapted(model, where=None, quantized=None):
-    """A model with adapters, over quantized layers where `quantized` says."""
-    def make(rng):
-        built = model(rng)
-        if quantized:
-            quantize_linears(built, bits=5, where=quantized)
-        add_lora(built, rank=2, alpha=3, where=where, rng=rng)
-        return built
-
-    return make
 
 
 EDGES = [
@@ -252,6 +235,4 @@ EDGES = [
     # Adapters
     case(LoRALinear, "over a quantized layer (QLoRA), one vector", lambda rng: LoRALinear(
         QuantLinear(Linear(4, 3, bias=False, rng=rng), 4), rank=2, alpha=5, rng=rng), (4,)),
-    case(LoRALinear, "in a Block, one layer quantized", adapted(
-        part(Block, 4, 2), ("W_Q", "W_V", "up"), "up"), (2, 3, 4)),
 ]
