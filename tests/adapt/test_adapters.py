@@ -1,4 +1,4 @@
-"""LoRA and QLoRA: frozen bases, surgery on models, training, merging, counting, saving."""
+"""LoRA and QLoRA: frozen bases, surgery on models, merging, counting, saving."""
 
 import numpy as np
 import pytest
@@ -8,29 +8,14 @@ from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
-from npdl.losses import CrossEntropy
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.optim import AdamW
 
 IDS = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [4, 4, 0, 1]])
 
 
 def small_gpt(**options):
     return GPT(5, 8, 2, 2, max_len=6, rng=3, **options)
-
-
-def steps(model, count, lr=0.02):
-    """Train to repeat each token's successor in IDS; the losses before each step."""
-    loss, optimizer, losses = CrossEntropy(), AdamW(model, lr=lr), []
-    for _ in range(count):
-        optimizer.zero_grad()
-        logits, cache = model.forward(IDS[:, :-1])
-        value, c_loss = loss.forward(logits, IDS[:, 1:])
-        model.backward(loss.backward(1.0, c_loss), cache)
-        optimizer.step()
-        losses.append(float(value))
-    return losses
 
 
 def perturb(model, seed=0):
@@ -45,21 +30,6 @@ def test_at_first_an_adapter_changes_nothing():
     names = add_lora(model, rank=3, alpha=6)
     assert len(names) == 2 * 6 + 1 and model.classifier.scale == 6 / 3
     np.testing.assert_array_equal(model.forward(IDS)[0], plain.forward(IDS)[0])
-
-
-@pytest.mark.parametrize("bits", [None, 4])
-def test_training_learns_and_leaves_the_base_alone(bits):
-    model = small_gpt()
-    if bits:
-        quantize_linears(model, bits)
-    add_lora(model, rank=4, rng=1)
-    before = model.state_dict()
-    losses = steps(model, 60)
-    assert losses[-1] < losses[0] / 3
-    after, learned = model.state_dict(), dict(model.params())
-    for name in before:
-        assert np.array_equal(before[name], after[name]) != (name in learned), name
-    assert all(name.endswith((".A", ".B")) for name in learned)
 
 
 def test_where_chooses():
@@ -103,7 +73,8 @@ def test_merge_computes_the_same(bits):
     np.testing.assert_allclose(plain.forward(IDS)[0], wanted, atol=1e-12)
     before = {name: adapter.A.data.copy() for name, adapter in adapters.items()}
     model.set_trainable(True)
-    steps(model, 2)                                     # nothing is shared with the adapters
+    for _, param in model.params():
+        param.data[...] = 0                             # nothing is shared with the adapters
     assert all(np.array_equal(adapters[name].A.data, A) for name, A in before.items())
 
 

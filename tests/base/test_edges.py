@@ -25,7 +25,14 @@ from npdl.layers.linear import Linear
 from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.recurrent import LSTM, RNN, LSTMCell, RecurrentLayer
 from npdl.layers.sequential import Sequential
-from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, exact_match
+from npdl.losses import (
+    REDUCTIONS,
+    CrossEntropy,
+    KLDivergence,
+    SequenceLoss,
+    SquaredError,
+    exact_match,
+)
 from npdl.models.gpt import GPT
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
@@ -121,6 +128,11 @@ VALUES = {                                      # name: (found, wanted, relative
         lambda: y_of(CrossEntropy(-1), *IGNORED), LOG3, 1e-14),
     "its gradient": (lambda: gradient(CrossEntropy(-1), *IGNORED),
                      [[-2 / 3, 1 / 3, 1 / 3], [0, 0, 0]], 1e-14),
+    **{f"CrossEntropy of what is ignored, {how}": (
+        lambda how=how: y_of(CrossEntropy(2, reduction=how), np.ones((3, 4)), np.full(3, 2)), 0, 0)
+       for how in REDUCTIONS},
+    "and the gradient of its mean": (lambda: gradient(
+        CrossEntropy(2), np.ones((3, 4)), np.full(3, 2)), np.zeros((3, 4)), 0),
     "SequenceLoss, NaN where nothing counts": (
         lambda: y_of(SequenceLoss(), *SEQUENCE), LOG3, 1e-14),
     "and its gradient": (lambda: gradient(SequenceLoss(), *SEQUENCE),
@@ -189,6 +201,10 @@ REFUSED = {                                     # name: (call, what the message 
         Seq2Seq(5, 5, 4, 1, 2), [1, 2, 3], [1], [3, 1, 0]).start(), "must be bool"),
     "numbers too large for float32": (lambda: from_torch(
         Linear(1, 1), {"weight": [[1e300]], "bias": [0.0]}), "magnitude 1e.300, too large for"),
+    "one value for the statistics of a batch": (
+        lambda: BatchNorm(2).forward(np.ones((1, 2, 1))), "more than one value"),
+    "one value for the statistics of a sample": (
+        lambda: InstanceNorm(2).forward(np.ones((4, 2, 1))), "at least 2"),
     "matrices_only of parameters": (
         lambda: matrices_only(Linear(2, 2).params()), "give a Layer"),
 }

@@ -110,17 +110,6 @@ def test_encoder_decoders_continue_a_target(model, valid):
     np.testing.assert_allclose(rows, log_softmax(logits[:, -1].astype(float)), atol=1e-6)
 
 
-def test_a_state_is_not_changed_by_advancing():
-    for _, model in MODELS:
-        scorer = make_scorer(model, [1, 2])
-        _, state = scorer.start()
-        first, _ = scorer.advance(state, np.array([0]), np.array([3]))
-        _, other = scorer.advance(state, np.array([0, 0]), np.array([4, 5]))
-        scorer.advance(other, np.array([1]), np.array([6]))
-        again, _ = scorer.advance(state, np.array([0]), np.array([3]))
-        np.testing.assert_array_equal(first, again)
-
-
 @every_model
 def test_prompts_in_a_batch_go_their_own_ways(model):
     prompts = np.random.default_rng(4).integers(0, V, (6, 3))

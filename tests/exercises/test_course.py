@@ -14,16 +14,14 @@ def test_judge_gives_the_verdict_of_a_comparison(holds, words, verdict):
     assert judge(holds, *words) == verdict
 
 
-def a_question(holds=True, raises=False):
+def a_question():
     def work(say, step, answer, check, claim):
         """Add one and one."""
         say("Two numbers.")
         step("Add them.", "1 + 1", "= 2")
         answer(f"It is {2:.1f}, not {-2}.")
-        check("counted by hand", holds)
+        check("counted by hand", True)
         claim("", "1 + 1 = 2", "2", "2", judge(True), "counted")
-        if raises:
-            raise ZeroDivisionError("1/0")
 
     return Question("000.1", "A sum", work)
 
@@ -55,16 +53,6 @@ def test_claims_are_a_list_with_their_verdicts():
   - computed: 2
   - evidence: counted
   - verdict: CONFIRMED"""
-
-
-@pytest.mark.parametrize("question, what", [
-    (a_question(holds=False), "counted by hand"),
-    (a_question(raises=True), "ZeroDivisionError in work: 1/0"),
-])
-def test_a_failed_check_or_an_exception_fails_all_claims(question, what):
-    assert question.run().failed == [what]
-    assert [claim.verdict for claim in question.claims] == [FAILED]
-    assert f"OUR COMPUTATION FAILED: {what}" in question.solution()
 
 
 def test_a_question_can_run_again():

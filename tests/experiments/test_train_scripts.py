@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 
@@ -161,12 +160,6 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, capsys, arguments, ment
     folder = tmp_path / "run"
     check_refused(commands.train_gpt,
                   [*map(str, arguments), "--out", str(folder)], mentioned, folder, capsys)
-
-
-@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed here")
-def test_a_missing_cupy_is_one_line_and_status_2(tmp_path, capsys):
-    check_refused(commands.train_gpt, ["--backend", "cupy", "--out", str(tmp_path / "run")],
-                  "CuPy is not installed", tmp_path / "run", capsys)
 
 
 def test_a_taken_folder_and_a_file_are_refused(tmp_path, run_folder, capsys):

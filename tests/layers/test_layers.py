@@ -1,4 +1,4 @@
-"""Layers against values that were worked out by hand."""
+"""Layers against values that were worked out by hand, and states that go on."""
 
 import math
 
@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from npdl.backend import stream
-from npdl.functions import normal_cdf, normal_density, sigmoid, softmax
+from npdl.functions import normal_cdf, normal_density, reverse, sigmoid, softmax
+from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, sinusoidal
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM, LSTMCell
+from npdl.models.attentive_rnn import AttentiveRNN
 
 RNG = stream(31)
 
@@ -92,3 +94,46 @@ def test_starting_values():
     assert abs(table.mean()) < 0.02 and table.std() == pytest.approx(1, rel=0.02)
     norm = LayerNorm(3)
     assert (norm.gain.data == 1).all() and (norm.bias.data == 0).all()
+
+
+def test_running_statistics_move_in_training_only():
+    layer = BatchNorm(2, momentum=0.25, dtype="float64")
+    x = np.array([[1.0, 10.0], [3.0, 30.0]])
+    layer.forward(x)                                            # unbiased variances 2 and 200
+    np.testing.assert_allclose(layer.running_mean.data, [0.5, 5])
+    np.testing.assert_allclose(layer.running_var.data, [1.25, 50.75])
+    before = layer.state_dict()
+    y, _ = layer.forward(x, training=False)
+    np.testing.assert_allclose(y, (x - [0.5, 5]) / np.sqrt(np.array([1.25, 50.75]) + 1e-5))
+    for name, array in layer.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_running_statistics_are_saved_and_not_learned():
+    layer = BatchNorm(2)
+    assert set(layer.state_dict()) == {"gain", "bias", "running_mean", "running_var"}
+    assert {name for name, _ in layer.params()} == {"gain", "bias"}
+    twin = layer.astype("float64")
+    twin.forward(np.random.default_rng(0).standard_normal((4, 2)))
+    assert not layer.running_mean.data.any()                    # a copy has its own
+    replica = layer.replica()
+    replica.forward(np.ones((4, 2), "float32"))
+    assert layer.running_mean.data.all()                        # a replica shares the model's
+
+
+def test_reverse_turns_the_valid_steps_only():
+    x = np.arange(8).reshape(2, 4, 1)
+    assert reverse(x, [3, 1])[..., 0].tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
+    assert (reverse(reverse(x, [3, 2]), [3, 2]) == x).all()
+    assert (reverse(x) == reverse(x, [4, 4])).all()
+
+
+def test_attentive_rnn_goes_on_where_it_stopped():
+    model, x = AttentiveRNN(3, 4, dtype="float64"), RNG.standard_normal((2, 6, 3))
+    (y, (h, past)), _ = model.forward(x)
+    (from_zero, _), _ = model.forward(x, (np.zeros((2, 4)), np.zeros((2, 0, 4))))
+    np.testing.assert_array_equal(from_zero, y)
+    (y_cut, state), _ = model.forward(x[:, :4])
+    (y_rest, (h_cut, past_cut)), _ = model.forward(x[:, 4:], state)
+    for a, b in ((np.concatenate([y_cut, y_rest], 1), y), (h_cut, h), (past_cut, past)):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
