@@ -46,31 +46,6 @@ def test_out_and_in_again(tmp_path, kind):
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
-@pytest.mark.slow                       # to import transformers takes seconds
-@pytest.mark.torch
-@every_kind
-def test_transformers_reads_what_is_written(tmp_path, kind):
-    torch = pytest.importorskip("torch", reason="compares with transformers")
-    transformers = pytest.importorskip("transformers", reason="compares with transformers")
-    torch.manual_seed(0)
-    values = dict(KINDS[kind])
-    settings = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
-    module = transformers.AutoModelForCausalLM.from_config(settings).eval()
-    for param in module.parameters():
-        torch.nn.init.normal_(param, std=0.3)
-    module.save_pretrained(tmp_path / "theirs")
-    found = load(tmp_path / "theirs")
-
-    def logits(module):
-        with torch.no_grad():
-            return module(torch.tensor(IDS)).logits.numpy()
-
-    wanted = logits(module)
-    to_huggingface(found, tmp_path / "ours")
-    back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
-    np.testing.assert_array_equal(logits(back), wanted)
-
-
 def test_half_precision_becomes_float32(tmp_path):
     write_folder(tmp_path / "a", tokenizer=False)
     arrays = arrays_of(tmp_path / "a")

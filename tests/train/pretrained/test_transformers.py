@@ -16,7 +16,7 @@ from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.study.relative_error import relative_error
-from npdl.train.pretrained import load
+from npdl.train.pretrained import load, to_huggingface
 from tests.layers.torch_layers import scaled
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.skipif(
@@ -34,6 +34,7 @@ MODELS = {
         **LLAMA, "num_key_value_heads": 1, "tie_word_embeddings": True, "rope_theta": 500.0}),
     "llama, wide heads, a key each": ("LlamaForCausalLM", "LlamaConfig", {
         **LLAMA, "num_key_value_heads": 4, "head_dim": 10, "rms_norm_eps": 1e-2}),
+    "mistral": ("MistralForCausalLM", "MistralConfig", {**LLAMA, "sliding_window": None}),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {**LLAMA, "tie_word_embeddings": True}),
     "llama 3.2, scaled rotation": ("LlamaForCausalLM", "LlamaConfig", {
         **LLAMA, "tie_word_embeddings": True, "head_dim": 16, "rope_theta": 500.0,
@@ -113,6 +114,10 @@ def test_logits_and_all_gradients(name, dtype, tmp_path):
     ids, upstream = rng.integers(0, V, (B, S)), rng.standard_normal((B, S, V)).astype(dtype)
     wanted = theirs(torch.tensor(ids), use_cache=False).logits
     wanted.backward(torch.tensor(upstream))
+    if dtype == "float32":                                  # transformers reads what npdl writes
+        to_huggingface(ours, tmp_path / "ours")
+        back = type(theirs).from_pretrained(tmp_path / "ours").eval()
+        assert torch.equal(back(torch.tensor(ids)).logits, wanted)
     model = ours.model.astype(dtype)                        # its own arrays, not the file's
     model.set_trainable(True)
     logits, cache = model.forward(ids)
