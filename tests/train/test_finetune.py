@@ -32,15 +32,6 @@ def base(adds):
     return adds
 
 
-@pytest.fixture(scope="module")
-def lora(tmp_path_factory, base):
-    """The folder of a fine-tuning of `base`."""
-    folder = tmp_path_factory.mktemp("tuned") / "run"
-    assert commands.finetune([str(base), "--operator", "-", "--steps", "2", "--eval-every", "1",
-                              "--engine", "plain", "--quiet", "--out", str(folder)]) == 0
-    return folder
-
-
 def tuned(base, out, adapters, **given):
     run = load_run(base)
     config = finetune_config(run, adapters, {**QUICK, **given})
@@ -172,9 +163,9 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, arguments
                   folder, capsys)
 
 
-def test_runs_of_the_wrong_kind_are_refused(base, lora, capsys):
+def test_runs_of_the_wrong_kind_are_refused(tmp_path, base, capsys):
     with pytest.raises(InputError, match="has adapters already"):
-        finetune_config(load_run(lora), Adapters(), {})
+        finetune_config(tuned(base, tmp_path / "lora", Adapters()), Adapters(), {})
     assert commands.finetune(["--resume", "--out", str(base)]) == 2
     assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
     assert commands.finetune([str(base), "--steps", "1", "--out", str(base)]) == 2

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -26,22 +27,15 @@ def muon(config, model):
     return npdl.Muon(model, ["decoder.blocks.0.ffn.up.W"], config.lr)
 
 
-class GrokfastAdamW(npdl.AdamW):
-    """As docs/own.md has it: AdamW behind Grokfast's filter, whose mean is a moment."""
+def class_of_the_page(name):
+    """Return a class that docs/own.md defines."""
+    names = {"npdl": npdl}
+    page = (EXAMPLES.parent / "own.md").read_text(encoding="utf-8")
+    exec(re.search(rf"```python\n(class {name}.*?)```", page, re.S)[1], names)
+    return names[name]
 
-    moments = ("m", "v", "mu")
 
-    def __init__(self, config, model, amplify=2.0):
-        super().__init__(model, config.lr, weight_decay=config.weight_decay)
-        self.grokfast = npdl.Grokfast(self.params.values(), amplify=amplify)
-        self.grokfast.mu = list(self.mu.values())
-
-    def step(self, lr=None):
-        if self.steps == 0:                                     # the first mean is the gradient
-            for mu, p in zip(self.mu.values(), self.params.values(), strict=True):
-                mu[...] = p.grad
-        self.grokfast.filter()
-        super().step(lr)
+GrokfastAdamW = class_of_the_page("GrokfastAdamW")
 
 
 def alternating(config):
