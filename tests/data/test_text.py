@@ -12,7 +12,6 @@ from npdl.train.recipes import new_config
 from npdl.train.run import load_run, train
 from tests.tools import commands, device
 from tests.tools.device_helpers import assert_same_records
-from tests.tools.refusals import check_refused
 from tests.tools.trained import assert_same_runs, make_trained, resume_from
 
 SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
@@ -125,27 +124,3 @@ def test_the_device_path_gives_the_same_run(tmp_path, text, model):
     one, other = (read_records(tmp_path / name / "metrics.jsonl")
                   for name in ("numpy", "device"))
     assert_same_records(other, one)
-
-
-BAD = [
-    (("--text", "missing.txt"), "missing.txt cannot be read (No such file"),
-    (("--text", "{empty}"), "is empty"),
-    (("--text", "{bytes}"), "not text in UTF-8"),
-    (("--text", "{text}", "--block", 0), "--block 0"),
-    (("--text", "{text}", "--block", 500), "--block 500: the validation part"),
-    (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
-    (("--text", "{text}", "--p", 7), "--p can't be used with a text"),
-    (("--block", 32), "--block can't be used with modular"),
-    (("--eval-batches", 3), "--eval-batches can't be used with"),
-]
-
-
-@pytest.mark.parametrize("arguments, mentioned", BAD)
-def test_bad_options_are_one_line_and_status_2(tmp_path, text, capsys, arguments, mentioned):
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    places = {"text": text, "empty": tmp_path / "empty", "bytes": tmp_path / "bytes"}
-    folder = tmp_path / "run"
-    check_refused(commands.train_gpt,
-                  [*(str(a).format(**places) for a in arguments), "--out", str(folder)],
-                  mentioned, folder, capsys)

@@ -142,26 +142,6 @@ def test_the_help_needs_no_docstrings():
     assert done.stdout.startswith("usage: train_gpt.py ")
 
 
-BAD = [
-    (("--p", 1), "--p 1 must be an integer, 2 or more"),
-    (("--width", 30), "--heads 4 does not divide --width 30"),
-    (("--r-train", "nan"), "--r-train"),
-    (("--steps", "many"), "--steps"),
-    (("--threads", 10**9), "--threads 1000000000 must be an integer from 1 to 256"),
-    (("--betas", 1, 2), "betas[0] = 1.0; it must be at least 0"),
-    (("--schedule", "cosine", "--warmup", 20001), "warmup = 20001; it must be"),
-    (("--text", "x", "--recipe", "nonsense"), "--recipe"),
-    (("--resume",), "config.json"),
-]
-
-
-@pytest.mark.parametrize("arguments, mentioned", BAD)
-def test_bad_options_are_one_line_and_status_2(tmp_path, capsys, arguments, mentioned):
-    folder = tmp_path / "run"
-    check_refused(commands.train_gpt,
-                  [*map(str, arguments), "--out", str(folder)], mentioned, folder, capsys)
-
-
 def test_a_taken_folder_and_a_file_are_refused(tmp_path, run_folder, capsys):
     assert commands.train_gpt(["--out", run_folder["gpt"], "--steps", "5"]) == 2
     assert "continue it by --resume" in capsys.readouterr().err

@@ -16,7 +16,6 @@ from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
-from tests.tools.refusals import check_refused
 from tests.tools.trained import arrays_of, assert_same_runs, resume_from
 
 SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0,
@@ -129,38 +128,6 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
         assert tuned_run.config.text == str(second) and tuned_run.config.batch == 4
         assert tuned_run.task.vocabulary.characters == " abcdefg"
         assert generate.generate(generate.source_from_run(tuned_run), "ab", tokens=12)[0]
-
-
-BAD = [
-    (("{base}", "--p", 8), "--p 8: the run's vocabulary has the 7 numbers 0 to 6"),
-    (("{base}", "--operator", "^"), "operator"),
-    (("{base}", "--window", 4), "--window is for a real model"),
-    (("{base}", "--full"), "--full is for a real model"),
-    (("{base}", "--pretrained", "x"), "--pretrained is for a real model"),
-    (("{base}", "--merge", "--resume"), "--resume has no effect with --merge"),
-    (("{base}", "--rank", 100), "rank = 100"),
-    (("{base}", "--where", "W_X"), "no linear layer fits where = ('W_X',)"),
-    (("{base}", "--bits", 1), "--bits 1 must be an integer from 2 to 16"),
-    (("{base}", "--bits", 4, "--block", 0), "--block 0 must be"),
-    (("{base}", "--block", 64), "give --bits too"),
-    (("{base}", "--text", "play.txt"), "learned arithmetic, so it can't be fine-tuned on a text"),
-    (("{base}/nowhere",), "there is no such folder"),
-    ((), "give the folder of the run"),
-    (("{base}", "--resume"), "give the folder of the run"),
-    (("{base}", "--merge"), "is not a run of a real model; npdl.adapt.merge_lora"),
-    (("{base}", "--merge", "--rank", 2), "--rank has no effect with --merge"),
-    (("{base}", "--merge", "--for-steps", 2), "--for-steps has no effect with --merge"),
-    (("--resume",), "holds no run"),
-    (("--resume", "--rank", 3), "--rank can't change the adapters"),
-]
-
-
-@pytest.mark.parametrize("arguments, mentioned", BAD)
-def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, arguments, mentioned):
-    arguments = [str(a).format(base=base) for a in arguments]
-    folder = tmp_path / "run"
-    check_refused(commands.finetune, [*arguments, "--quiet", "--out", str(folder)], mentioned,
-                  folder, capsys)
 
 
 def test_runs_of_the_wrong_kind_are_refused(tmp_path, base, capsys):

@@ -11,7 +11,6 @@ from npdl.train.commands import generate
 from npdl.train.config import Config
 from npdl.train.run import load_run, train
 from tests.tools import commands, slow
-from tests.tools.refusals import status_of
 from tests.train.conftest import PLAY
 
 SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
@@ -124,21 +123,3 @@ def test_a_chat_remembers_what_was_said(said, monkeypatch, capsys):
     answers = capsys.readouterr().out.split()
     assert len(answers) == 2 and heard[0] == heard[1] == ["hi"]     # shown, then continued
     assert heard[2:] == [["hi", answers[0], "and then"]] * 2
-
-
-BAD_GENERATION = [
-    (("Zebra",), "character 'Z'"),
-    (("To", "--tokens", 0), "tokens"),
-    (("To", "--method", "sample", "--top-p", 2), "--top-p 2.0 must be a number in (0, 1]"),
-    (("To", "--method", "beam", "--top-k", 3), "--top-k is for --method sample"),
-    (("To", "--width", 3), "--width is for --method beam"),
-    (("To", "--method", "best"), "--method"),
-]
-
-
-@pytest.mark.parametrize("arguments, mentioned", BAD_GENERATION)
-def test_bad_options_are_one_line_and_status_2(run_of, capsys, arguments, mentioned):
-    status = status_of(commands.generate, [str(run_of("text")), *map(str, arguments)])
-    shown = capsys.readouterr()
-    assert status == 2 and not shown.out
-    assert len(shown.err.strip().splitlines()) == 1 and mentioned in shown.err

@@ -14,7 +14,7 @@ from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from npdl.train.task import DatesTask
 from tests.tools import commands
-from tests.tools.refusals import check_refused, status_of
+from tests.tools.refusals import check_refused
 from tests.tools.trained import assert_same_runs, make_trained, resume_from
 
 TINY = {"engine": "plain", "width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6,
@@ -100,13 +100,3 @@ def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch
     other = SEQ2SEQ[model == SEQ2SEQ[0]]
     check_refused(commands.train_seq2seq, ["--resume", "--out", run, "--model", other],
                   f"has {model}", missing, capsys)
-
-
-@pytest.mark.parametrize("arguments, mentioned", [
-    (["--model", "gpt"], "invalid choice"), (["--r-train", "0"], "--r-train"),
-    (["--width", "10", "--heads", "4"], "--heads 4"), (["--text", "x"], "--text"),
-])
-def test_bad_options_are_one_line(tmp_path, capsys, arguments, mentioned):
-    folder = tmp_path / "run"
-    assert status_of(commands.train_seq2seq, [*arguments, "--out", str(folder)]) == 2
-    assert mentioned in capsys.readouterr().err and not folder.exists()
