@@ -74,21 +74,6 @@ def test_numbers_are_in_the_order_of_the_documents():
     assert course.find_questions("002.1")[0].title.startswith("Why gradients")
 
 
-def test_the_ledger_lists_claims_then_errors_then_counts():
-    def work(say, step, answer, check, claim):
-        """Ask."""
-        claim("", "a", "1", "2", judge(False), "counted", weight="answer")
-        claim("", "b", "1", "2", judge(False), "counted")
-        claim("", "c", "1", "2", judge(False, if_false="slip"), "counted")
-
-    texts = course.format_ledger([Question("000.1", "A sum", work).run()])
-    assert texts[0].startswith("## 000.1 A sum\n\n- a\n  - document: 1")
-    assert texts[1:4] == ["## Wrong answers: 1\n\n- 000.1: a", "## Wrong steps: 1\n\n- 000.1: b",
-                          "## Slips: 1\n\n- 000.1: c"]
-    assert texts[4].startswith("## Claims: 3\n\n    verdict")
-    assert "    wrong                     2    2" in texts[4]
-
-
 @pytest.mark.parametrize("text, shown", [
     ("3 + -2 = -1", "3 − 2 = −1"), ("-0.000 and -0.001", "0.000 and −0.001"), ("5e-05", "5e-05"),
     ("h_(t-1), x-1, --figures", "h_(t-1), x-1, --figures"), ("(-inf, -∞)", "(-inf, −∞)"),

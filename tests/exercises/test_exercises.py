@@ -105,12 +105,14 @@ def test_questions_by_number_with_solutions_and_claims(capsys):
 
 
 def test_without_a_question_the_ledger_is_printed(monkeypatch, capsys):
-    found = course.find_questions("002.6")
+    found = course.find_questions("000.2.4")
     monkeypatch.setattr(course, "find_questions", lambda number="": found)
     assert main([]) == 0
     shown = capsys.readouterr().out
-    assert "Answer:" not in shown and "## 002.6a The mean of a dot product" in shown
-    assert "## Wrong answers: 2" in shown and "## Claims: 13" in shown
+    heads = ["## 000.2.4a Greedy", "## Wrong answers: 2\n\n- 000.2.4b: The best of the final beam",
+             "## Wrong steps: 2\n\n- 000.2.4b: ", "## Slips: 1\n\n- 000.2.4a: ", "## Claims: 13"]
+    assert "Answer:" not in shown and sorted(heads, key=shown.index) == heads
+    assert shown.rpartition("    wrong ")[2].split()[:2] == ["4", "4"]
 
 
 def test_figures_are_drawn_into_a_folder(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Frozen parameters: saved and copied, never learned."""
+"""Frozen and tied parameters: how they are saved, copied and learned."""
 
 import copy
 
@@ -33,6 +33,13 @@ def test_frozen_params_stay_frozen_in_every_copy():
         assert [name for name, _ in twin.params()] == wanted
         assert twin.state_dict().keys() == model.state_dict().keys()
     assert model.replica().embedding.W.data is model.embedding.W.data
+
+
+def test_a_tied_parameter_is_one_in_every_copy():
+    model = GPT(5, 8, 2, 2, max_len=6, tied=True)
+    for twin in (model.replica(), model.astype("float64"), model.to_backend()):
+        assert [name for name, _ in twin.params()] == [name for name, _ in model.params()]
+        assert twin.classifier.W is twin.embedding.W
 
 
 def test_what_was_made_frozen_stays_so():

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from npdl.core import embedding_names
 from npdl.init import BLANK
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.llama import Llama
@@ -23,6 +24,12 @@ def test_the_defaults_of_document_004():
 def test_real_models_have_as_many_as_they_say(model, count):
     """(Blank matrices are never written, and so take no memory.)"""
     assert model().count_params() == count
+
+
+def test_embedding_names():
+    model = GPT(7, 8, 2, 2, 2, 5, norm="pre", tied=True, positions="learned")
+    assert embedding_names(model) == {"embedding.W", "positions.W"}
+    assert embedding_names(LSTMLM(7, 6, 2, 8)) == {"embedding.W"}
 
 
 def test_summary_adds_up():
