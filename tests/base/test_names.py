@@ -1,6 +1,5 @@
 """`from npdl import LSTM, GPT, AdamW, gradcheck, step, blame`: there, free of charge, anywhere."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -25,14 +24,9 @@ def test_every_name_is_there_and_every_layer_is_found_by_its_name():
         value = getattr(npdl, name)
         assert value.__name__ == name and value.__module__ == npdl._MODULES[name]
     assert set(npdl.__all__) <= set(dir(npdl)) and len(npdl.__all__) <= 70
-    files = [*(ROOT / "layers").glob("*.py"), *(ROOT / "models").glob("*.py"), ROOT / "losses.py",
-             ROOT / "adapt" / "linears.py"]
-    bases, classes = {"Layer"}, [node for file in files for node in ast.parse(file.read_text()).body
-                                 if isinstance(node, ast.ClassDef)]
-    for _ in range(4):                                  # bases of bases
-        bases |= {c.name for c in classes if {ast.unparse(b) for b in c.bases} & bases}
-    built_on = {ast.unparse(b) for c in classes for b in c.bases}
-    assert bases - built_on <= set(find_layer_classes()) <= bases
+    found = set(find_layer_classes())           # in npdl.layers, models, adapt and losses
+    assert {"Linear", "ResetAfterGRUCell", "GPT", "LoRALinear", "CrossEntropy"} <= found
+    assert not {"Layer", "Cell", "ChannelNorm"} & found          # abstract ones
     with pytest.raises(AttributeError, match="module 'npdl' has no attribute 'LTSM'"):
         npdl.LTSM  # noqa: B018
 

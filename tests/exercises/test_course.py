@@ -44,17 +44,6 @@ Answer: It is 2.0, not −2.
 - Check: counted by hand"""
 
 
-def test_claims_are_a_list_with_their_verdicts():
-    assert a_question().run().judged("## Claims") == """\
-## Claims
-
-- 1 + 1 = 2
-  - document: 2
-  - computed: 2
-  - evidence: counted
-  - verdict: CONFIRMED"""
-
-
 def test_a_question_can_run_again():
     question = a_question()
     assert question.run().solution() == question.run().solution() and len(question.claims) == 1
