@@ -1,11 +1,15 @@
-"""Which package may import which, and what the library does with NumPy alone."""
+"""What imports what, and the names that `from npdl import LSTM` and the like find on demand."""
 
 import ast
 import functools
+import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import npdl
+from npdl.study.check.samples import find_layer_classes
 
 ROOT = Path(__file__).resolve().parents[2]
 # The library, then the packages inside of npdl: each imports itself and those before it. Nothing
@@ -65,3 +69,26 @@ def test_npdl_imports_only_numpy_and_the_standard_library():
             others = imported(ROOT / file) - {*PACKAGES, "numpy"} - sys.stdlib_module_names
             wrong |= {(file, name) for name in others if file not in OPTIONAL.get(name, ())}
     assert wrong == set()
+
+
+def test_every_name_is_there_and_every_layer_is_found_by_its_name():
+    for name in npdl.__all__:
+        value = getattr(npdl, name)
+        assert value.__name__ == name and value.__module__ == npdl._MODULES[name]
+    assert set(npdl.__all__) <= set(dir(npdl)) and len(npdl.__all__) <= 70
+    found = set(find_layer_classes())           # in npdl.layers, models, adapt and losses
+    assert {"Linear", "ResetAfterGRUCell", "GPT", "LoRALinear", "CrossEntropy"} <= found
+    assert not {"Layer", "Cell", "ChannelNorm"} & found          # abstract ones
+    with pytest.raises(AttributeError, match="module 'npdl' has no attribute 'LTSM'"):
+        npdl.LTSM  # noqa: B018
+
+
+def test_what_is_not_used_is_not_imported():
+    code = """
+import sys, npdl
+assert not [m for m in sys.modules if m.startswith("npdl.")] and "numpy" not in sys.modules
+from npdl import LSTM
+assert "npdl.layers.recurrent" in sys.modules
+assert not [m for m in sys.modules if m.startswith(("npdl.study", "npdl.models", "npdl.optim"))]
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -1,18 +1,21 @@
-"""The README's programs run, its code is the library's, and its links resolve."""
+"""The programs and links of the README, the page of the package, and one version everywhere."""
 
-import contextlib
-import io
 import re
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import npdl
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "exercises").glob("*.md")), *sorted((ROOT / "experiments").glob("*.md"))]
+PAGE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"]["readme"]["text"]
 
 
 def block(words):
@@ -24,12 +27,11 @@ def test_printed_backward_is_the_librarys():
     assert textwrap.indent(block("def backward(self, dy, cache):"), "    ") in file
 
 
-def test_training_loop_learns_and_saves(tmp_path, monkeypatch):
+def test_training_loop_learns_and_saves(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    out, names = io.StringIO(), {}
-    with contextlib.redirect_stdout(out):
-        exec(compile(block("optimizer.step()"), "README.md", "exec"), names)
-    loss, accuracy = map(float, out.getvalue().split())
+    names = {}
+    exec(compile(block("optimizer.step()"), "README.md", "exec"), names)
+    loss, accuracy = map(float, capsys.readouterr().out.split())
     assert loss < 0.1 and accuracy == 1
     W = names["model"].state_dict()["embedding.W"].copy()
     names["model"].embedding.W.data[:] = 0
@@ -41,3 +43,17 @@ def test_training_loop_learns_and_saves(tmp_path, monkeypatch):
 def test_links_resolve(page):
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert "://" in link or (page.parent / link).exists(), link
+
+
+def test_changes_and_citation_are_of_this_version():
+    changes, citation = ((ROOT / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff"))
+    last = re.search(r"^## (\d\S*)(?: - (\S+))?$", changes, re.M).groups()
+    cited = [re.search(rf"^{key}: (\S+)$", citation, re.M)[1] for key in (
+        "version", "date-released")]
+    assert last == tuple(cited) and last[0] == npdl.__version__
+
+
+def test_the_page_of_the_package(capsys):
+    assert not re.search(r"\]\((?!https://)", PAGE)       # a relative link leads nowhere from there
+    exec(re.search(r"```python\n(.*?)```", PAGE, re.S)[1], {})
+    assert "W_x" in capsys.readouterr().out
