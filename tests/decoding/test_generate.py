@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from npdl.adapt import add_lora, quantize_linears
-from npdl.decoding import beam_search, greedy, sample
+from npdl.decoding import Tree, beam_search, greedy, sample
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.decoding.model_scorers import RecomputedSeq2Seq, make_scorer
+from npdl.decoding.repetition import PenalisedRepetition
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.rotary import Llama3Scaling
@@ -146,6 +147,30 @@ def test_a_step_computes_one_position(monkeypatch):
         assert set(rows) <= {0, 3} and 3 in rows
 
 
+# Repetition
+
+def penalised(model, ids, penalty):
+    """The log-probabilities after ids, computed from the model's logits of all of them."""
+    z = logits_of(model, np.array([ids]))[0, -1]
+    for v in set(ids):
+        z[v] = z[v] / penalty if z[v] > 0 else z[v] * penalty
+    return log_softmax(z[None])[0]
+
+
+@pytest.mark.parametrize("model", [gpt(), lstm()], ids=["GPT", "LSTM"])
+def test_tokens_of_the_prompt_and_new_ones_are_penalised(model):
+    ids, penalty, total = [3, 1, 5], 3.0, 0
+    [found] = greedy(PenalisedRepetition(make_scorer(model, ids), penalty), 8)
+    [plain] = greedy(make_scorer(model, ids), 8)
+    assert plain.tokens != found.tokens
+    for token in found.tokens:
+        log_probs = penalised(model, ids, penalty)
+        assert token == log_probs.argmax()
+        total += log_probs[token]
+        ids.append(token)
+    assert abs(found.log_prob - total) < 1e-5
+
+
 # Beyond the window
 
 @pytest.mark.parametrize("options", GPTS[:3], ids=str)
@@ -178,6 +203,8 @@ def test_a_shorter_context_after_each_move():
     (lambda: CachedGPT(gpt(), [V]).start(), "allowed are 0 to 6"),
     (lambda: CarriedLSTM(lstm(), [-1]).start(), "contain -1"),
     *((lambda n=n: Recomputed(gpt(), [1], window=n), "window") for n in (0, -1, 2.5, True)),
+    (lambda: PenalisedRepetition(make_scorer(gpt(), [1]), 0), "penalty = 0"),
+    (lambda: PenalisedRepetition(Tree({"a": -0.5}), 1.2), "a Tree has none"),
     (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
     (lambda: beam_search(CachedGPT(gpt(), [[1], [2]]), 2, 2), "from one prompt"),
     (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),

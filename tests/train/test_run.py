@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from npdl.errors import InputError, NpdlError
-from npdl.train import checkpoint, folder, run
+from npdl.train import checkpoint, folder, run, versions
 from npdl.train.config import Config, UserFunction
 from npdl.train.folder import FolderInUse, lock_folder
 from npdl.train.loop import Diverged, Trainer
@@ -248,3 +248,23 @@ def test_killed_at_its_end_a_resumed_run_has_all_files(tmp_path, curves, name):
     assert train(read_resumed_config(run_folder, {}), run_folder, resume=True, quiet=True) == 0
     assert {path.name for path in run_folder.iterdir()} == FILES
     assert_same_runs(whole, run_folder)
+
+
+def test_the_versions_that_decide_the_bits_are_named():
+    found = versions.collect_versions()
+    assert found.keys() == {"npdl", "engine", "numpy", "blas", "kernels", "compiler", "processor"}
+    assert all(isinstance(value, str) and value for value in found.values())
+
+
+def test_the_digest_follows_the_files_of_the_engine_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(versions, "ROOT", tmp_path)
+    for name in versions.ENGINE:
+        path = tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x = 1\n")
+    digest = versions.engine_digest.__wrapped__
+    before = digest()
+    (tmp_path / "script.py").write_text("")
+    assert digest() == before and len(before) == 12
+    (tmp_path / "npdl" / "core.py").write_text("x = 2\n")
+    assert digest() != before
