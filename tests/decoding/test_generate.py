@@ -159,16 +159,18 @@ def penalised(model, ids, penalty):
 
 @pytest.mark.parametrize("model", [gpt(), lstm()], ids=["GPT", "LSTM"])
 def test_tokens_of_the_prompt_and_new_ones_are_penalised(model):
-    ids, penalty, total = [3, 1, 5], 3.0, 0
-    [found] = greedy(PenalisedRepetition(make_scorer(model, ids), penalty), 8)
-    [plain] = greedy(make_scorer(model, ids), 8)
+    prompt, penalty = [3, 1, 5], 3.0
+    scorer = PenalisedRepetition(make_scorer(model, prompt), penalty)
+    [plain], [found] = greedy(make_scorer(model, prompt), 8), greedy(scorer, 8)
     assert plain.tokens != found.tokens
-    for token in found.tokens:
-        log_probs = penalised(model, ids, penalty)
-        assert token == log_probs.argmax()
-        total += log_probs[token]
-        ids.append(token)
-    assert abs(found.log_prob - total) < 1e-5
+    for hypothesis in (found, *beam_search(scorer, 3, 8).finished):
+        ids, total = list(prompt), 0
+        for token in hypothesis.tokens:
+            log_probs = penalised(model, ids, penalty)
+            assert token == log_probs.argmax() or hypothesis is not found
+            total += log_probs[token]
+            ids.append(token)
+        assert abs(hypothesis.log_prob - total) < 1e-5
 
 
 # Beyond the window
