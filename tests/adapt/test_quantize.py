@@ -22,13 +22,10 @@ from npdl.layers.linear import Linear
 ROUNDINGS = ("floor", "nearest")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("bits", range(2, 17))
-def test_error_bounds_and_packing(bits):
-    for rounding, dtype in itertools.product(ROUNDINGS, ("float16", "float32", "float64")):
-        check_bounds_and_packing(bits, rounding, dtype)
-
-
-def check_bounds_and_packing(bits, rounding, dtype):
+def test_error_bounds_and_packing(bits, rounding, dtype):
     rng = np.random.default_rng(bits)
     shape, block = tuple(rng.integers(1, 8, 2)), (None, 1, 3, 8, 100)[bits % 5]
     power = rng.integers(1, 4) if dtype == "float16" else rng.integers(-6, 6)

