@@ -208,7 +208,6 @@ def test_a_shorter_context_after_each_move():
     (lambda: PenalisedRepetition(make_scorer(gpt(), [1]), 0), "penalty = 0"),
     (lambda: PenalisedRepetition(Tree({"a": -0.5}), 1.2), "a Tree has none"),
     (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
-    (lambda: beam_search(CachedGPT(gpt(), [[1], [2]]), 2, 2), "from one prompt"),
     (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
 ])
 def test_refusals(call, message):

@@ -25,7 +25,6 @@ BAD = {
         ("--text {play} --block 0", "--block 0"),
         ("--text {play} --block 500", "--block 500: the validation part"),
         ("--text {play} --eval-batches 0", "--eval-batches 0"),
-        ("--text {play} --p 7", "--p can't be used with a text"),
         ("--block 32", "--block can't be used with modular"),
         ("--eval-batches 3", "--eval-batches can't be used with"),
     ],

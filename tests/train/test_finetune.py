@@ -16,7 +16,9 @@ from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
+from tests.tools.refusals import check_refused
 from tests.tools.trained import arrays_of, assert_same_runs, resume_from
+from tests.train.conftest import PLAY
 
 SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0,
          "eval_every": 200, "save_every": 100}
@@ -24,11 +26,6 @@ QUICK = {"engine": "plain", "steps": 6, "eval_every": 3, "save_every": 2, "threa
 KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("W_Q", "up")},
          "qlora": {"rank": 2, "bits": 4, "block": 16},
          "qlora some": {"rank": 2, "bits": 8, "rounding": "nearest", "where": ("W_V",)}}
-
-
-@pytest.fixture(scope="module")
-def base(adds):
-    return adds
 
 
 def tuned(base, out, adapters, **given):
@@ -39,9 +36,9 @@ def tuned(base, out, adapters, **given):
 
 
 @pytest.mark.parametrize("kind", slow.mark_except(["lora", "qlora"], KINDS))
-def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, base, kind):
-    run = tuned(base, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
-    before, after = load_run(base).model.state_dict(), run.model.state_dict()
+def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, adds, kind):
+    run = tuned(adds, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
+    before, after = load_run(adds).model.state_dict(), run.model.state_dict()
     learned = {name for name, _ in run.model.params()}
     assert learned and all(name.rsplit(".", 1)[1] in "AB" for name in learned)
     assert {name.removeprefix("m/") for name in arrays_of(tmp_path / "run")
@@ -58,7 +55,7 @@ def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, base, ki
         return
     data = ModularArithmetic(7, "-", r_train=0.5)       # untrained adapters: still the base
     for part, examples in (("train", data.train), ("validation", data.validation)):
-        logits, _ = load_run(base).model.forward(examples.inputs)
+        logits, _ = load_run(adds).model.forward(examples.inputs)
         loss, accuracy = loss_and_accuracy(logits, examples.targets, examples.eq_positions,
                                            examples.mask)
         assert run.records[0]["step"] == 0
@@ -66,8 +63,8 @@ def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, base, ki
         assert run.records[0][f"{part}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
 
 
-def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(base):
-    run = load_run(base)
+def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(adds):
+    run = load_run(adds)
     config = finetune_config(run, Adapters(), {"p": 5, "operator": "*"})
     words = Trainer(config, run.model.state_dict()).task.vocabulary
     known = run.task.vocabulary
@@ -96,44 +93,37 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_the_device_path_gives_the_same_run(tmp_path, base):
+def test_the_device_path_gives_the_same_run(tmp_path, adds):
     adapters = Adapters(rank=2, bits=4, block=16)
-    here = tuned(base, tmp_path / "numpy", adapters, operator="-")
+    here = tuned(adds, tmp_path / "numpy", adapters, operator="-")
     with device.numpy_as_cupy(), backend.using("cupy"):
-        config = finetune_config(load_run(base), adapters,
+        config = finetune_config(load_run(adds), adapters,
                                  {**QUICK, "operator": "-", "backend": "cupy",
                                   "engine": "plain"})
-        parameters = load_run(base).model.state_dict()
+        parameters = load_run(adds).model.state_dict()
         train(config, tmp_path / "device", quiet=True, base=parameters)
     assert_same_records(load_run(tmp_path / "device").records, here.records)
 
 
-def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
-    first, second, odd = (tmp_path / name for name in ("first", "second", "odd"))
-    first.write_text("abcdefg " * 60)
-    second.write_text("gfedcba " * 60)
+@pytest.mark.parametrize("model", ["text", "text-lstm"])
+def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, run_of, capsys, model):
+    given, odd, out = (tmp_path / name for name in ("given", "odd", "tuned"))
+    given.write_text(PLAY[::-1])
     odd.write_text("xyz " * 60)
-    given = {"layers": 1, "width": 16, "heads": 2, "block": 8, "batch": 4, "eval_batches": 2,
-             "steps": 3, "threads": 1, "engine": "plain"}
-    for model in ("gpt", "lstm"):
-        run, out = tmp_path / model, tmp_path / f"{model}-tuned"
-        train(Config(model=model, text=str(first), **given), run, quiet=True)
-        quick = ["--steps", "3", "--engine", "plain", "--quiet", "--out", str(out)]
-        assert commands.finetune([str(run), "--text", str(odd), *quick]) == 2
-        assert "character 'x' is not among the 8" in capsys.readouterr().err
-        assert commands.finetune([str(run), *quick]) == 2 and not out.exists()
-        assert "name the text" in capsys.readouterr().err
-        assert commands.finetune([str(run), "--text", str(second), *quick]) == 0
-        tuned_run = load_run(out)
-        assert tuned_run.config.text == str(second) and tuned_run.config.batch == 4
-        assert tuned_run.task.vocabulary.characters == " abcdefg"
-        assert generate.generate(generate.source_from_run(tuned_run), "ab", tokens=12)[0]
+    quick = ["--steps", "3", "--engine", "plain", "--quiet", "--out", str(out)]
+    for text, said in ((["--text", str(odd)], "character 'x' is not among"), ([], "name the text")):
+        check_refused(commands.finetune, [str(run_of(model)), *text, *quick], said, out, capsys)
+    assert commands.finetune([str(run_of(model)), "--text", str(given), *quick]) == 0
+    run = load_run(out)
+    assert run.config.text == str(given) and run.config.batch == 5
+    assert run.task.vocabulary.characters == "".join(sorted(set(PLAY)))
+    assert generate.generate(generate.source_from_run(run), "be", tokens=12)[0]
 
 
-def test_runs_of_the_wrong_kind_are_refused(tmp_path, base, capsys):
+def test_runs_of_the_wrong_kind_are_refused(tmp_path, adds, capsys):
     with pytest.raises(InputError, match="has adapters already"):
-        finetune_config(tuned(base, tmp_path / "lora", Adapters()), Adapters(), {})
-    assert commands.finetune(["--resume", "--out", str(base)]) == 2
+        finetune_config(tuned(adds, tmp_path / "lora", Adapters()), Adapters(), {})
+    assert commands.finetune(["--resume", "--out", str(adds)]) == 2
     assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
-    assert commands.finetune([str(base), "--steps", "1", "--out", str(base)]) == 2
+    assert commands.finetune([str(adds), "--steps", "1", "--out", str(adds)]) == 2
     assert "holds a run already" in capsys.readouterr().err
