@@ -99,14 +99,32 @@ def change_letters(tex):
         yield *found.span(), there[(there.index(found[0]) + 1) % len(there)]
 
 
-def change_numbers(tex):
-    """Add 1 to a number, or to the last place of its decimals."""
-    for found in re.finditer(r"\d+(?!\.|\d)", tex):
-        yield *found.span(), str(int(found[0]) + 1).zfill(len(found[0]))
+def replace(pattern, new):
+    """Return a function that replaces the matches of a pattern by each text in new(match)."""
+    def change(tex):
+        for found in re.finditer(pattern, tex):
+            for text in new(found):
+                yield *found.span(), text
+    return change
 
 
-KINDS = {"sign": change_signs, "transpose": change_transposes, "index": change_indices,
-         "factor": change_factors, "number": change_numbers, "letter": change_letters}
+OTHER = {r"\le": r"\ge", "<": ">", "log": "exp", "max": "min", "sin": "cos", "tanh": "sigma",
+         "sum": "prod"}
+OTHER |= {new: old for old, new in OTHER.items()}
+BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+KINDS = {
+    "sign": change_signs, "transpose": change_transposes, "index": change_indices,
+    "relation": replace(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]]),
+    "factor": change_factors,
+    "function": replace(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
+                        lambda found: [OTHER[found[0]]]),
+    "fraction": replace(rf"\\frac{BRACES}{BRACES}",
+                        lambda found: [rf"\frac{{{found[2]}}}{{{found[1]}}}"]),
+    "product": replace(r"\\odot", lambda found: [r"\,", "+"]),
+    "number": replace(r"\d+(?!\.|\d)", lambda found: [str(int(found[0]) + 1).zfill(len(found[0]))]),
+    "letter": change_letters}
+
+
 TRIVIAL = re.compile(r"(?<![\w'}])(\S+) (?:=|<|>|\\le) \1(?![\w'_^({])")      # such as t > t
 
 
