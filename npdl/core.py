@@ -129,6 +129,14 @@ def rebuild(container, items):
     return kind(*items) if hasattr(container, "_fields") else kind(items)
 
 
+def map_nest(function, nest):
+    """Return a copy of nested tuples, lists and dicts with function(item) for each item."""
+    if isinstance(nest, (tuple, list, dict)):
+        items = nest.values() if isinstance(nest, dict) else nest
+        return rebuild(nest, [map_nest(function, item) for item in items])
+    return function(nest)
+
+
 class Layer:
     """Base class of layers and models.
 
@@ -201,9 +209,6 @@ class Layer:
         `memo` is {id of a Param or layer: its copy}. The first call gets {}, and fills it.
         """
         def copied(value):
-            if isinstance(value, (list, tuple, dict)):
-                items = value.values() if isinstance(value, dict) else value
-                return rebuild(value, [copied(item) for item in items])
             if id(value) not in memo:
                 if isinstance(value, Param):
                     memo[id(value)] = copy_param(value)
@@ -215,7 +220,7 @@ class Layer:
 
         twin = copy.copy(self)
         for name, value in vars(self).items():
-            setattr(twin, name, copied(value))
+            setattr(twin, name, map_nest(copied, value))
         return twin
 
     def astype(self, dtype):

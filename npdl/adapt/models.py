@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
-from npdl.core import Param, named_layers, rebuild, walk
+from npdl.core import Param, map_nest, named_layers, walk
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.linear import Linear
@@ -31,10 +31,8 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
         raise InputError("add_lora: the model already has adapters; merge_lora removes them")
     rng = generator(rng)
     chosen = _choose(model, (Linear, QuantLinear), where, "add_lora")
-    adapters = {}                                           # make all before the model is changed
-    for layer in chosen.values():
-        if id(layer) not in adapters:                       # a shared layer has one adapter
-            adapters[id(layer)] = LoRALinear(layer, rank, alpha=alpha, rng=rng)
+    adapters = {id(layer): LoRALinear(layer, rank, alpha=alpha, rng=rng)
+                for layer in _unique(chosen)}               # make all before the model is changed
     model.set_trainable(False)
     _replace(model, adapters)
     return list(chosen)
@@ -48,12 +46,8 @@ def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=Fals
     weights can't be quantized.
     """
     chosen = _choose(model, (Linear,), where, "quantize_linears")
-    quantized = {}
-    for layer in chosen.values():
-        if id(layer) not in quantized:
-            quantized[id(layer)] = QuantLinear(layer, bits, rounding=rounding, block=block,
-                                               double=double)
-    _replace(model, quantized)
+    _replace(model, {id(layer): QuantLinear(layer, bits, rounding=rounding, block=block,
+                                            double=double) for layer in _unique(chosen)})
     return list(chosen)
 
 
@@ -137,17 +131,17 @@ def _choose(model, kinds, where, caller):
     return chosen
 
 
+def _unique(chosen):
+    """Return the layers of a dict, each once. A shared layer has several names in the dict."""
+    return {id(layer): layer for layer in chosen.values()}.values()
+
+
 def _replace(model, replacements):
     """Replace layers below `model` in place. `replacements` is {id of a layer: another layer}."""
-    def replaced(value):
-        if isinstance(value, (list, tuple, dict)):
-            items = value.values() if isinstance(value, dict) else value
-            return rebuild(value, [replaced(item) for item in items])
-        return replacements.get(id(value), value)
-
     for layer in list(walk(model)):
         for name, value in vars(layer).items():
-            setattr(layer, name, replaced(value))
+            new = map_nest(lambda item: replacements.get(id(item), item), value)
+            setattr(layer, name, new)
 
 
 def count_multiplications(layer, rows):

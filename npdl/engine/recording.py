@@ -21,7 +21,7 @@ import threading
 import numpy as np
 
 from npdl import backend
-from npdl.core import rebuild
+from npdl.core import map_nest, rebuild
 from npdl.engine import array_functions
 from npdl.engine.operation import Buffer, Number, Operation, View, find_root
 from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported, plain_value
@@ -360,14 +360,6 @@ class Recorder:
         else:
             self.add_operation("guard", [x], None, check, options={"convert": convert}, effect=True)
         return expected
-
-
-def map_nest(function, nest):
-    """Return a copy of nested tuples, lists and dicts with function(item) for each item."""
-    if isinstance(nest, (tuple, list, dict)):
-        items = nest.values() if isinstance(nest, dict) else nest
-        return rebuild(nest, [map_nest(function, item) for item in items])
-    return function(nest)
 
 
 def split_recorded(nest):

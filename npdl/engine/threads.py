@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
+from npdl.core import map_nest
 from npdl.engine.prefix import Prefixes, model_on_rows
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.recording import Recorder, map_nest
+from npdl.engine.recording import Recorder
 from npdl.engine.state import Mirror
 from npdl.engine.training import prefix_step, shard_step, update_step
 from npdl.errors import InputError, require_positive
