@@ -104,25 +104,25 @@ check_floats = functools.partial(check_kinds, "f")
 check_real = functools.partial(check_kinds, "fiub")
 
 
-def check_shape(owner, x, *shapes):
+def check_shape(owner, x, *shapes, kinds="fiub"):
     """Raise InputError unless the input `x` holds real numbers and has one of these shapes.
 
     A shape is a text such as "(B, S, 4)" or "(..., 4)". A letter is any length of at least 1, and
-    "..." are any axes.
+    "..." are any axes. `kinds` are the allowed values of dtype.kind; "f" allows only floats.
     """
-    check_real(owner, the_input=x)
+    check_kinds(kinds, owner, the_input=x)
     if not any(_has_shape(x, shape, {}) for shape in shapes):
         raise InputError(f"{owner}: the input has shape {x.shape}; it must be "
                          f"{' or '.join(shapes)}{', and not empty' * (0 in x.shape)}")
 
 
-def check_shapes(owner, **arrays):
+def check_shapes(owner, kinds="fiub", **arrays):
     """Raise InputError unless the arrays fit together. Each value is a pair (array, shape).
 
-    The arrays must hold real numbers. A shape is a text as in `check_shape`. The same letter is the
-    same length in all shapes, and "..." are the same axes.
+    The arrays must hold real numbers. `kinds` and a shape, a text, are as in `check_shape`. The
+    same letter is the same length in all shapes, and "..." are the same axes.
     """
-    check_real(owner, **{name: x for name, (x, _) in arrays.items()})
+    check_kinds(kinds, owner, **{name: x for name, (x, _) in arrays.items()})
     lengths = {}
     if not all(_has_shape(x, shape, lengths) for x, shape in arrays.values()):
         given = ", ".join(f"{name} {x.shape}" for name, (x, _) in arrays.items())
@@ -238,8 +238,8 @@ def checked_positions(owner, x, positions, sizes):
     (P, D). x must have a float dtype, because position embeddings are converted to this dtype.
     """
     count, width = sizes
-    check_floats(owner, the_input=x)
-    check_shape(owner, x, f"(..., S, {width})" if positions is None else f"(..., {width})")
+    shape = f"(..., S, {width})" if positions is None else f"(..., {width})"
+    check_shape(owner, x, shape, kinds="f")
     if positions is None and x.shape[-2] > count:
         raise InputError(f"{owner}: the input has {x.shape[-2]} positions, but only {count} exist; "
                          "shorten it, or make the layer with a larger max_len")
@@ -274,8 +274,7 @@ def checked_state(state, parts, shape, owner):
 
 def check_attention(q, k, v, mask=None, key_width="d"):
     """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together."""
-    check_floats("attention", q=q, k=k, v=v)
-    check_shapes("attention", q=(q, "(..., R, d)"), k=(k, f"(..., S, {key_width})"),
+    check_shapes("attention", kinds="f", q=(q, "(..., R, d)"), k=(k, f"(..., S, {key_width})"),
                  v=(v, "(..., S, e)"))
     check_attention_mask(mask, (*q.shape[:-1], k.shape[-2]))            # (..., R, S)
 

@@ -213,8 +213,7 @@ class SquaredError(Layer):
         self.reduction = reduction
 
     def forward(self, y, z):
-        check_floats("squared error", y=y, z=z)
-        check_shapes("squared error", y=(y, "(..., D)"), z=(z, "(..., D)"))
+        check_shapes("squared error", kinds="f", y=(y, "(..., D)"), z=(z, "(..., D)"))
         e = y - z                                                   # e (..., D)
         loss = reduced(self.factor * wide_sum(e * e, -1), self.reduction)
         return loss, Cache(e=e, loss=loss)
@@ -241,8 +240,7 @@ class KLDivergence(Layer):
         self.reduction = reduction
 
     def forward(self, p_logits, q_logits):
-        check_floats("KL divergence", p_logits=p_logits, q_logits=q_logits)
-        check_shapes("KL divergence", p_logits=(p_logits, "(..., V)"),
+        check_shapes("KL divergence", kinds="f", p_logits=(p_logits, "(..., V)"),
                      q_logits=(q_logits, "(..., V)"))
         log_p, log_q = log_softmax(p_logits), log_softmax(q_logits)
         p, q = xp.exp(log_p), xp.exp(log_q)

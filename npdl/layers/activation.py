@@ -106,8 +106,7 @@ class Softmax(Layer):
     """
 
     def forward(self, x, visible=None):
-        check_floats("Softmax", the_input=x)
-        check_shape("Softmax", x, "(..., V)")
+        check_shape("Softmax", x, "(..., V)", kinds="f")
         check_mask("Softmax", visible, x.shape)
         y = softmax(x, visible)
         return y, Cache(y=y)

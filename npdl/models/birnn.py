@@ -2,7 +2,7 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import check_floats, check_shapes, require_layers
+from npdl.errors import check_shapes, require_layers
 from npdl.functions import length_mask
 from npdl.init import generator
 from npdl.layers.bidirectional import Bidirectional
@@ -66,8 +66,7 @@ class BiRNNLoss(Layer):
 
     def forward(self, x, z, state=None, lengths=None):
         (y, _), c_model = self.model.forward(x, state, lengths)
-        check_floats("BiRNNLoss", z=z)
-        check_shapes("BiRNNLoss", y=(y, "(B, S, E)"), z=(z, "(B, S, E)"))
+        check_shapes("BiRNNLoss", kinds="f", y=(y, "(B, S, E)"), z=(z, "(B, S, E)"))
         counted = True
         if lengths is not None:
             counted = length_mask(lengths, x.shape[1])[..., None]   # counted (B, S, 1)
