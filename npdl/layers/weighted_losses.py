@@ -4,15 +4,7 @@ import math
 
 from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
-from npdl.errors import (
-    InputError,
-    check_floats,
-    check_gradient,
-    check_shapes,
-    describe,
-    require_choice,
-    shown,
-)
+from npdl.errors import InputError, check_gradient, check_shapes, describe, require_choice, shown
 from npdl.functions import log_softmax, wide_sum
 from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
 
@@ -31,7 +23,7 @@ class WeightedCrossEntropy(CrossEntropy):
 
     def forward(self, logits, targets):
         targets, counted = self.checked(logits, targets)
-        w = class_weights_of(self, logits.shape[-1], logits.dtype)      # w (V,)
+        w = self.weights_of_classes(logits)                             # w (V,)
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
         q = (1 - self.smoothing) * one_hot(targets, len(w), logits.dtype) + self.smoothing / len(w)
         wq = w * q                                                      # wq (..., V)
@@ -55,41 +47,44 @@ class WeightedCrossEntropy(CrossEntropy):
         dlogits = (total * p - wq) * dnll[..., None]        # nll = -sum wq log_softmax(logits)
         return dlogits
 
+    def weights_of_classes(self, logits):
+        """Return the class weights (V,) as an array. Raise InputError for logits of another V."""
+        V = logits.shape[-1]
+        if len(self.class_weights) != V:
+            raise InputError(f"there are {len(self.class_weights)} class_weights, but the logits "
+                             f"have {V} classes; give one weight for each class")
+        return xp.asarray(self.class_weights, logits.dtype)
+
 
 class SoftCrossEntropy(Layer):
-    """nll = -sum_v w_v q_v log softmax(logits)_v, where the targets q are probabilities.
+    """nll = -sum_v q_v log softmax(logits)_v, where the targets q are probabilities.
 
     forward(logits, q): both are (..., V), and both get a gradient. For example, q are the
-    probabilities that another model predicts (distillation). If `class_weights` w (V,) is None, all
-    weights are 1. `reduction` is "mean" (over all targets), "sum", or "none", which returns one
-    loss for each target (...).
+    probabilities that another model predicts (distillation). With class weights w, give w * q as q.
+    `reduction` is "mean" (over all targets), "sum", or "none", which returns one loss for each
+    target (...).
     """
 
-    def __init__(self, reduction="mean", class_weights=None):
+    def __init__(self, reduction="mean"):
         require_choice("reduction", reduction, REDUCTIONS)
         self.reduction = reduction
-        self.class_weights = (None if class_weights is None
-                              else checked_class_weights(class_weights))
 
     def forward(self, logits, q):
-        check_floats("loss", logits=logits, q=q)
-        check_shapes("loss", logits=(logits, "(..., V)"), q=(q, "(..., V)"))
-        w = class_weights_of(self, logits.shape[-1], logits.dtype)  # w (V,)
+        check_shapes("loss", kinds="f", logits=(logits, "(..., V)"), q=(q, "(..., V)"))
         log_p = log_softmax(logits)                                 # log_p (..., V)
-        wq = w * q
-        terms = wq * xp.where(wq == 0, 0, log_p)                    # 0 log 0 is 0
+        terms = q * xp.where(q == 0, 0, log_p)                      # 0 log 0 is 0
         nll = -terms.sum(-1)                                        # nll (...)
         loss = reduced(nll, self.reduction)
-        return loss, Cache(log_p=log_p, wq=wq, w=w, loss=loss)
+        return loss, Cache(log_p=log_p, q=q, loss=loss)
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "SoftCrossEntropy")
-        log_p, wq = cache.log_p, cache.wq
+        log_p, q = cache.log_p, cache.q
         dnll = reduced_backward(dloss, self.reduction, log_p[..., 0])[..., None]
         p = xp.exp(log_p)
-        total = wq.sum(-1, keepdims=True)                           # total (..., 1)
-        dlogits = (total * p - wq) * dnll                           # nll = -sum wq log p
-        dq = -cache.w * log_p * dnll
+        total = q.sum(-1, keepdims=True)                            # total (..., 1)
+        dlogits = (total * p - q) * dnll                            # nll = -sum q log p
+        dq = -log_p * dnll
         return dlogits, dq
 
 
@@ -101,13 +96,3 @@ def checked_class_weights(weights):
         raise InputError(f"class_weights are {describe(weights)}, {shown(given.tolist())}; they "
                          "must be finite numbers, 0 or more, one for each class")
     return tuple(given.tolist())
-
-
-def class_weights_of(loss, V, dtype):
-    """Return the class weights (V,) of a loss as an array of this dtype (ones if it has none)."""
-    if loss.class_weights is None:
-        return xp.ones(V, dtype)
-    if len(loss.class_weights) != V:
-        raise InputError(f"there are {len(loss.class_weights)} class_weights, but the logits have "
-                         f"{V} classes; give one weight for each class")
-    return xp.asarray(loss.class_weights, dtype)

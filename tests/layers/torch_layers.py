@@ -72,7 +72,8 @@ def instance_norm(layer, P, x):
 def cross_entropy(layer, P, logits, targets):
     """Torch's mean over targets that are all ignored is NaN; npdl's is 0."""
     ignored = -100 if layer.ignored is None else layer.ignored
-    weight = class_weights(layer, logits)
+    weight = torch.tensor(getattr(layer, "class_weights", [1.0] * logits.shape[-1]),
+                          dtype=logits.dtype)
     terms = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), weight, ignore_index=ignored,
                             label_smoothing=layer.smoothing, reduction="none").view(targets.shape)
     if layer.reduction == "mean":
@@ -81,14 +82,9 @@ def cross_entropy(layer, P, logits, targets):
     return reduced(layer, terms)
 
 
-def class_weights(layer, logits):
-    given = getattr(layer, "class_weights", None)
-    return torch.tensor([1.0] * logits.shape[-1] if given is None else given, dtype=logits.dtype)
-
-
 def soft_cross_entropy(layer, P, logits, q):
     V = logits.shape[-1]
-    terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V), class_weights(layer, logits),
+    terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V),
                             reduction="none").view(q.shape[:-1])
     return reduced(layer, terms)
 
