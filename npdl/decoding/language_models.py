@@ -16,20 +16,13 @@ from npdl.backend import to_device, to_host, xp
 from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
-from npdl.errors import (
-    LARGEST_INTEGER,
-    InputError,
-    checked_ids,
-    checked_integer,
-    require_positive,
-)
+from npdl.errors import LARGEST_INTEGER, InputError, checked_ids, checked_integer, require_positive
 from npdl.functions import infinity_to_nan, log_softmax
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.rotary import rotate
 from npdl.layers.transformer import PreNormBlock
-from npdl.threads import ONE_BLAS_THREAD
 
 LARGE = 2**19       # entries; two threads read a larger matrix faster than one thread
 ROOM = 256          # new tokens for which memory is allocated at first
@@ -40,9 +33,13 @@ AT_ONCE = 64        # tokens of a prompt that are computed together; the attenti
 class ModelScorer(Scorer):
     """Base class of the Scorers of models.
 
-    `prompt` (B, S) holds the tokens that the Scorer continues. `scores` converts logits (B, V) to
-    log-probabilities.
+    `prompt` is (S,), or (B, S) for B prompts of one length. It holds the tokens that the Scorer
+    continues. `scores` converts logits (B, V) to log-probabilities.
     """
+
+    def __init__(self, model, prompt):
+        self.model = model
+        self.prompt = checked_prompt(prompt)                # prompt (B, S)
 
     def scores(self, logits):
         return log_probabilities(logits)
@@ -51,40 +48,31 @@ class ModelScorer(Scorer):
 class Recomputed(ModelScorer):
     """The Scorer of any language model. It computes the whole sequence again at each step.
 
-    `prompt` is (S,), or (B, S) for B prompts of one length. If `window` is given, the model gets
-    only the last `window` tokens. Raises InputError for a window below 1.
+    If `window` is given, the model gets only the last `window` tokens. Raises InputError for a
+    window below 1.
     """
 
     def __init__(self, model, prompt, window=None):
         if window is not None:
             require_positive(window=window)
-        self.model = model
-        self.prompt = checked_prompt(prompt)
+        super().__init__(model, prompt)
         self.window = window
 
     def start(self):
-        return self._score(self.prompt)
+        return self._score(np.arange(len(self.prompt)), self.prompt)
 
     def advance(self, state, parents, tokens):
-        return self._score(np.concatenate([state[parents], tokens[:, None]], 1))
+        rows, ids = state
+        return self._score(rows[parents], np.concatenate([ids[parents], tokens[:, None]], 1))
 
-    def _score(self, ids):
-        seen = ids if self.window is None else ids[:, -self.window :]
-        out, _ = self.model.forward(seen)
-        logits = out[0] if isinstance(out, tuple) else out
-        return self.scores(logits[:, -1]), ids
+    def _score(self, rows, ids):
+        """Return the scores after `ids` (n, S), which continue the prompts `rows` (n,); a state."""
+        return self.scores(self.run_model(rows, ids)[:, -1]), (rows, ids)
 
-
-class StepByStep(ModelScorer):
-    """Base class of Scorers that compute only the new tokens."""
-
-    def thread_context(self, rows):
-        """Return a context manager that limits BLAS to one thread, if `rows` is 1.
-
-        A product of one row takes as long as reading the matrix. With two threads it is slower,
-        because they wait for each other. For more rows, the context manager has no effect.
-        """
-        return ONE_BLAS_THREAD if rows == 1 else super().thread_context(rows)
+    def run_model(self, rows, ids):
+        """Return the logits (n, S, V) for `ids` (n, S), which continue the prompts `rows` (n,)."""
+        out, _ = self.model.forward(ids if self.window is None else ids[:, -self.window :])
+        return out[0] if isinstance(out, tuple) else out
 
 
 class Tokens(NamedTuple):
@@ -94,8 +82,8 @@ class Tokens(NamedTuple):
     kv: KVCache
 
 
-class CachedGPT(StepByStep):
-    """The Scorer of a GPT, with a KV cache. `prompt` is (S,) or (B, S).
+class CachedGPT(ModelScorer):
+    """The Scorer of a GPT, with a KV cache.
 
     A GPT has max_len positions. When they are used up, the last `keep` tokens become the first
     tokens of the window, and are computed again. With keep = max_len - 1, the default, this happens
@@ -104,10 +92,11 @@ class CachedGPT(StepByStep):
     is longer than max_len, only its last max_len tokens are used.
     """
 
+    one_thread = True
+
     def __init__(self, model, prompt, keep=None):
-        self.model = model
+        super().__init__(model, prompt)
         self.stack = getattr(model, "decoder", model)       # it has the blocks and the last norm
-        self.prompt = checked_prompt(prompt)
         most = model.max_len - 1
         self.keep = most if keep is None else checked_integer("keep", keep, 0, most)
 
@@ -158,15 +147,14 @@ class CachedGPT(StepByStep):
 class CachedLlama(CachedGPT):
     """The Scorer of a Llama, with a KV cache. Its arguments are those of CachedGPT."""
 
-    def thread_context(self, rows):
-        """Return the context manager of StepByStep, but one without effect for a large model.
+    @property
+    def one_thread(self):
+        """Return False if a linear layer of the feed-forward networks has LARGE or more entries.
 
-        A model is large if a linear layer of its feed-forward network has LARGE or more entries.
         The file of a real model stores the weights of one output contiguously. Several threads
         read such large matrices faster than one thread.
         """
-        small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
-        return (super() if small else super(StepByStep, self)).thread_context(rows)
+        return math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
 
     def run_blocks(self, new, kv):
         model, seen, (B, R) = self.model, kv.filled, new.shape
@@ -182,12 +170,10 @@ class CachedLlama(CachedGPT):
         return x.reshape(B, R, -1)
 
 
-class CarriedLSTM(StepByStep):
-    """The Scorer of an LSTMLM, whose state (h, c) is passed on. `prompt` is (S,) or (B, S)."""
+class CarriedLSTM(ModelScorer):
+    """The Scorer of an LSTMLM, whose state (h, c) is passed on."""
 
-    def __init__(self, model, prompt):
-        self.model = model
-        self.prompt = checked_prompt(prompt)
+    one_thread = True
 
     def start(self):
         return self._feed(self.prompt, None)

@@ -10,7 +10,6 @@ from npdl.decoding.language_models import (
     CachedGPT,
     CachedLlama,
     CarriedLSTM,
-    ModelScorer,
     Recomputed,
     checked_prompt,
 )
@@ -22,7 +21,7 @@ from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
 
 
-class RecomputedSeq2Seq(ModelScorer):
+class RecomputedSeq2Seq(Recomputed):
     """The Scorer of a Seq2Seq or an LSTMSeq2Seq. It computes source and target again at each step.
 
     It continues the target that begins with the tokens `first`, for example a start token. `source`
@@ -32,28 +31,19 @@ class RecomputedSeq2Seq(ModelScorer):
     """
 
     def __init__(self, model, source, first, valid=None):
-        self.model = model
         self.source = checked_prompt(source)
-        first = checked_prompt(first)
-        if len(first) not in (1, len(self.source)):
-            raise InputError(f"the argument first has {len(first)} rows for "
-                             f"{len(self.source)} sources; give one row, or one row for each "
-                             "source")
-        self.prompt = np.broadcast_to(first, (len(self.source), first.shape[1]))
+        super().__init__(model, first)
+        B, (rows, R) = len(self.source), self.prompt.shape
+        if rows not in (1, B):
+            raise InputError(f"the argument first has {rows} rows for {B} sources; give one row, "
+                             "or one row for each source")
+        self.prompt = np.broadcast_to(self.prompt, (B, R))
         self.valid = None if valid is None else np.asarray(valid)
 
-    def start(self):
-        return self._score(np.arange(len(self.source)), self.prompt)
-
-    def advance(self, state, parents, tokens):
-        rows, target = state
-        return self._score(rows[parents], np.concatenate([target[parents], tokens[:, None]], 1))
-
-    def _score(self, rows, target):
-        """Return the scores after `target` (n, T), with the sources `rows` (n,), and a state."""
+    def run_model(self, rows, target):
         valid = None if self.valid is None else self.valid[rows]
         logits, _ = self.model.forward(self.source[rows], target, valid)
-        return self.scores(logits[:, -1]), (rows, target)
+        return logits
 
 
 KINDS = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: RecomputedSeq2Seq,

@@ -27,9 +27,7 @@ class PenalisedRepetition(Scorer):
                              f"{type(scorer).__name__} has none; give the Scorer of a model")
         self.scorer, self.penalty = copy.copy(scorer), penalty
         self.scorer.scores = lambda logits: to_host(logits).astype(float)
-
-    def thread_context(self, rows):
-        return self.scorer.thread_context(rows)
+        self.one_thread = scorer.one_thread
 
     def start(self):
         return self._penalised(*self.scorer.start(), self.scorer.prompt)

@@ -1,5 +1,6 @@
 """Greedy decoding takes the most probable token at each step, and sampling a random one."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from npdl.decoding.scorer import Ranking, check_eos, check_scores, has_ended
 from npdl.errors import require_number, require_positive, require_share
 from npdl.init import generator
+from npdl.threads import ONE_BLAS_THREAD
 
 
 def greedy(scorer, max_len, eos=None, on_token=None):
@@ -101,7 +103,8 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
     active = np.arange(len(row_of))                         # numbers of the active sequences
     sequences = [[] for _ in active]
     totals, complete = np.zeros(len(active)), np.zeros(len(active), bool)
-    with scorer.thread_context(len(active)):
+    one_thread = scorer.one_thread and len(active) == 1
+    with ONE_BLAS_THREAD if one_thread else contextlib.nullcontext():
         for length in range(1, max_len + 1):
             has_next = (rows.max(1) > -math.inf)[row_of]    # a Tree may have no next token
             active, row_of = active[has_next], row_of[has_next]

@@ -1,6 +1,5 @@
 """Scorer, Hypothesis and Ranking, which all decoding methods use."""
 
-import contextlib
 import math
 from dataclasses import dataclass
 
@@ -16,7 +15,13 @@ class Scorer:
     the next scores. Row i of a state belongs to row i of the scores. A state is never changed, so a
     search can go back to an earlier one. All arrays are NumPy arrays. Log-probabilities are in
     double precision, so that sums of different hypotheses are seldom equal by rounding.
+
+    If `one_thread` is True, `greedy` and `sample` extend a single sequence with one BLAS thread. A
+    product of one row takes as long as reading the matrix. With two threads it is slower, because
+    they wait for each other.
     """
+
+    one_thread = False
 
     def start(self):
         """Return the log-probabilities (B, V) of the first token for B prompts, and a state."""
@@ -36,13 +41,6 @@ class Scorer:
         Hypothesis i is the one in row parents[i] of the state, with tokens[i] appended.
         """
         return np.zeros(len(tokens), bool)
-
-    def thread_context(self, rows):
-        """Return a context manager that is active while `rows` sequences are extended.
-
-        For example, it sets the number of BLAS threads.
-        """
-        return contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
