@@ -174,17 +174,11 @@ class Layer:
         A Param that is used several times is yielded once, under its first name.
         """
         seen = set()
-        for name, param in self._named_params(""):
-            if id(param) not in seen and (frozen or param.trainable):
-                seen.add(id(param))
-                yield name, param
-
-    def _named_params(self, prefix):
-        for name, item in self._items():
-            if isinstance(item, Param):
-                yield prefix + name, item
-        for name, child in self.children():
-            yield from child._named_params(f"{prefix}{name}.")
+        for prefix, layer in named_layers(self):
+            for name, item in layer._items():
+                if isinstance(item, Param) and id(item) not in seen and (frozen or item.trainable):
+                    seen.add(id(item))
+                    yield f"{prefix}.{name}" if prefix else name, item
 
     def zero_grad(self):
         """Set every gradient to zero. Call it once before each training step."""
