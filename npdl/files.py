@@ -30,21 +30,19 @@ def write_atomically(path, write):
                                   "give the path of a file, or a new one")
         path = Path(os.path.realpath(path))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            temporary.unlink(missing_ok=True)       # left by a killed process with the same id
+            with open(temporary, "x+b") as file:    # x: don't follow an existing link
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            sync(path.parent)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
     except OSError as error:
         raise describe_write_error(path, error) from error
-    try:
-        temporary.unlink(missing_ok=True)       # left by a killed process with the same id
-        with open(temporary, "x+b") as file:    # x: don't follow an existing link
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync(path.parent)
-    except OSError as error:
-        raise describe_write_error(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 def describe_write_error(path, error):

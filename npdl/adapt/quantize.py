@@ -119,7 +119,7 @@ def pack(codes, bits):
     0 has the lowest bits.
     """
     size = codes.size
-    shifted = xp.zeros(_round_up_to_8(size), _unsigned_dtype(bits))
+    shifted = xp.zeros(-(-size // 8) * 8, _unsigned_dtype(bits))
     shifted[:size] = codes.reshape(-1).astype(np.int32) + 2 ** (bits - 1)
     planes = xp.stack([(shifted >> i) & 1 for i in range(bits)]).astype(np.uint8)
     return xp.packbits(planes.reshape(-1)).reshape(bits, -1)
@@ -150,15 +150,10 @@ def stored_bytes(size, bits, block=None, itemsize=4, double=False):
     every 256 step sizes, and one for their mean.
     """
     steps = 1 if block is None else -(-size // block)
-    packed = bits * _round_up_to_8(size) // 8
+    packed = bits * -(-size // 8)
     if double:
         return packed + steps + (-(-steps // STEPS_BLOCK) + 1) * itemsize
     return packed + steps * itemsize
-
-
-def _round_up_to_8(size):
-    """Return `size` rounded up to a multiple of 8."""
-    return -(-size // 8) * 8
 
 
 def _integer_dtype(bits):
