@@ -258,17 +258,6 @@ class KLDivergence(Layer):
         return dp_logits, dq_logits
 
 
-def kl_divergence(p, q):
-    """Return D(P || Q) (...) of the probabilities p and q (..., V).
-
-    A term with p = 0 is 0. A term with p > 0 and q = 0 is infinite.
-    """
-    possible = p > 0
-    log_p, log_q = xp.log(xp.where(possible, p, 1)), xp.log(xp.where(q > 0, q, 1))
-    terms = p * (log_p - log_q)
-    return xp.where((possible & (q <= 0)).any(-1), math.inf, terms.sum(-1))
-
-
 def checked_targets(owner, logits, targets):
     """Check that the targets (...) fit logits (..., V), and return them as an array."""
     targets = as_array(targets)
