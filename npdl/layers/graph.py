@@ -124,8 +124,7 @@ class GraphAttention(Layer):
         self.scale = scale
 
     def forward(self, h, neighbours=None):
-        check_floats("GraphAttention", h=h)
-        check_shape("GraphAttention", h, f"(..., N, {self.W_Q.sizes[0]})")
+        check_shape("GraphAttention", h, f"(..., N, {self.W_Q.sizes[0]})", kinds="f")
         check_mask("GraphAttention", neighbours, (*h.shape[:-1], h.shape[-2]))
         q, c_Q = self.W_Q.forward(h)
         k, c_K = self.W_K.forward(h)

@@ -6,6 +6,7 @@ from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import check_gradient, check_shape, check_shapes, require_dtype, require_positive
 from npdl.init import generator, uniform_fan_in
+from npdl.layers.sequential import Sequential
 
 
 class ThresholdNeuron(Layer):
@@ -44,7 +45,7 @@ class ThresholdNeuron(Layer):
         return dx
 
 
-class XOR(Layer):
+class XOR(Sequential):
     """y = (x_1 or x_2) and not (x_1 and x_2), from two hidden neurons and an output neuron.
 
     Shapes: (..., 2) -> (..., 1). One neuron can't compute XOR. For x = (0, 0), (1, 0) and (0, 1) it
@@ -54,15 +55,6 @@ class XOR(Layer):
 
     def __init__(self, *, dtype="float32"):
         W, b = [[1, -1], [1, -1]], [-0.5, 1.5]                              # OR, NAND
-        self.hidden = ThresholdNeuron.from_weights(W, b, dtype)
-        self.output = ThresholdNeuron.from_weights([1, 1], -1.5, dtype)     # AND
-
-    def forward(self, x):
-        h, c_hidden = self.hidden.forward(x)
-        y, c_output = self.output.forward(h)
-        return y, Cache(hidden=c_hidden, output=c_output)
-
-    def backward(self, dy, cache):
-        dh = self.output.backward(dy, cache.output)
-        dx = self.hidden.backward(dh, cache.hidden)
-        return dx
+        hidden = ThresholdNeuron.from_weights(W, b, dtype)
+        output = ThresholdNeuron.from_weights([1, 1], -1.5, dtype)          # AND
+        super().__init__(hidden, output)
