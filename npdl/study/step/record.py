@@ -1,7 +1,7 @@
 """Record one forward and one backward, with the arrays that each statement reads and writes.
 
 A Watch (npdl.study.trace.watch) changes functions so that each value passes through a hook. The
-Recorder is a Watch whose hook is also called after every statement, and then makes a Step.
+Recorder is a Watch whose hook is also called around every statement, and then makes a Step.
 """
 
 import ast
@@ -15,12 +15,14 @@ import numpy as np
 
 from npdl.study.step.pictures import find_arrays, summarise_arrays
 from npdl.study.trace.source import HOOK
-from npdl.study.trace.statements import WatchedFunction, find_reads, find_writes
-from npdl.study.trace.watch import Rewrite, Watch, read_target
+from npdl.study.trace.statements import find_reads, find_writes
+from npdl.study.trace.syntax import is_pure, parse_expression
+from npdl.study.trace.watch import Rewrite, Watch
 from npdl.study.trees import as_tuple
 
 COPIED = 1 << 14            # arrays with more entries are not copied, so they are not compared
 MOST_STEPS = 4000           # statements of a phase that are recorded
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 
 
 @dataclass(repr=False, eq=False)
@@ -30,7 +32,6 @@ class Call:
     phase: str                  # "forward" or "backward"
     function: object            # the WatchedFunction
     code: object                # the code object that runs
-    names: dict                 # the local variables before the next statement, {name: value}
     arguments: dict             # {name: value}
     parent: "Call | None" = None        # the Call of the caller
     line: object = None                 # the Statement of the caller, if it is recorded
@@ -38,8 +39,7 @@ class Call:
     returned: object = None
     pairs: list = field(default_factory=list)       # of a backward: the calls of its forward
     ran: Counter = field(default_factory=Counter)   # {Statement: how often it has run}
-    pending: dict = field(default_factory=dict)     # {Statement: its next Step}, whose reads and
-                                                    # keys are collected while it runs
+    running: dict = field(default_factory=dict)     # {Statement: its Step}, until it has run
 
     @property
     def name(self):
@@ -65,67 +65,61 @@ class Step:
 
     call: Call                  # the Call in which it ran
     line: object                # the Statement
-    iterations: tuple = ()      # for each loop around it, a tuple of pairs (variable, value)
-    writes: list = field(default_factory=list)      # the Writes
     reads: dict = field(default_factory=dict)       # {variable: [(path, Summary)]} that it read
+    held: set = field(default_factory=set)          # ids of the arrays in local variables before
+    iterations: tuple = ()      # texts such as "t = 2", for each loop around it
+    writes: list = field(default_factory=list)      # the Writes
     keys: list = field(default_factory=list)        # (number of an Expression, occurrence) of the
-                                                    # values that it computed
+                                                    # values that it assigned or returned
     is_new: bool = True         # False if other variables held all arrays that it wrote: `x = y.x`
     error: object = None        # the exception that it raised
 
 
 class StatementRewrite(Rewrite):
-    """Rewrites a function so that the hook is called when it begins and after each statement, too.
+    """Rewrites a function so that the hook is called before and after each statement, too.
 
-    These calls pass a negative number to the hook. watch.marked[~number] is the WatchedFunction
-    that begins, or the Statement that has run.
+    These calls pass a negative number to the hook. watch.reports[~number] is a method of the
+    Recorder and the Statement.
     """
 
-    def visit_FunctionDef(self, node):
-        node = super().visit_FunctionDef(node)
-        node.body.insert(0, ast.Expr(self._make_report_call(self.function)))
-        return node
-
     def surround_statement(self, node):
-        """Yield a statement, followed by a call of the hook.
-
-        Before `z += e`, z is passed to the hook, because the statement reads z.
-        """
-        if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
-            yield ast.copy_location(ast.Expr(self.make_hook_call(read_target(node.target))), node)
+        """Yield a statement between two calls of the hook; the second one gets a returned value."""
+        if not isinstance(node, SIMPLE):
+            yield from super().surround_statement(node)
+            return
+        yield ast.copy_location(ast.Expr(self._make_report(self.watch.begin_step)), node)
         yield from super().surround_statement(node)
         if isinstance(node, ast.Return):
-            node.value = ast.copy_location(self._make_report_call(self.line, node.value), node)
-        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
-            yield ast.copy_location(ast.Expr(self._make_report_call(self.line)), node)
+            node.value = self._make_report(self.watch.end_step, node.value)
+        else:
+            yield ast.copy_location(ast.Expr(self._make_report(self.watch.end_step)), node)
 
-    def _make_report_call(self, thing, value=None):
-        """Return the node of a hook call for a function that begins or a Statement that ran."""
-        self.watch.marked.append(thing)
-        number = ast.Constant(~(len(self.watch.marked) - 1))
+    def _make_report(self, report, value=None):
+        """Return the node of a hook call that calls report(Statement, call, value, frame)."""
+        self.watch.reports.append((report, self.line))
+        number = ast.Constant(~(len(self.watch.reports) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [number, value or ast.Constant(None)], [])
 
 
 class Recorder(Watch):
     """Records every statement of the functions that `work()` calls, with its arrays.
 
-    steps, calls  the Steps and the Calls of forward and backward
-    cut           the phases of which only the first MOST_STEPS steps are recorded
-    error         the exception that the layer raised, or None
-    call_of       {key: Call} for forward's values; a key is (number of an Expression, occurrence)
-    values        {key: copy} for backward's values
-    marked        the WatchedFunctions and the Statements that the hook reports
-    frames        {frame: Call} of the calls of the phase
+    steps    the Steps of forward and backward
+    cut      the phases of which only the first MOST_STEPS steps are recorded
+    error    the exception that the layer raised, or None
+    call_of  {key: Call} for forward's values; a key is (number of an Expression, occurrence)
+    values   {key: copy} for backward's values
+    reports  pairs (method, Statement); the hook calls the method
+    phase    "forward" or "backward" during the recording, else ""
+    frames   {frame: Call} of the calls of the phase
     """
 
     rewriter = StatementRewrite
 
     def __init__(self, work):
         self.steps, self.calls, self.cut, self.error = [], [], [], None
-        self.call_of, self.values, self.marked, self.frames = {}, {}, [], {}
+        self.call_of, self.values, self.reports, self.phase, self.frames = {}, {}, [], "", {}
         super().__init__(work, True)
-        self.read = [one.line and one.text in find_reads(one.line.node) and one.text
-                     for one in self.expressions]
 
     def steps_of(self, phase):
         return [step for step in self.steps if step.call.phase == phase]
@@ -143,46 +137,48 @@ class Recorder(Watch):
         finally:
             self.values = self.seen
             self.stop()
+            self.phase = ""
             self.frames.clear()
 
     def _begin_phase(self, phase):
-        self.stop()
         self.phase, self.count, self.frames = phase, 0, {}
         self.start((), record=True)
-        self.is_recording = True
-
-    def stop(self):
-        super().stop()
-        self.is_recording = False
 
     def __call__(self, number, value, into=False):
-        if not self.is_recording:
+        if not self.phase:
             return value if number < 0 else super().__call__(number, value, into)
         frame = sys._getframe(1)
         if number < 0:
-            thing = self.marked[~number]
-            if isinstance(thing, WatchedFunction):
-                self._add_call(thing, frame)
-            else:
-                self._add_step(thing, value, self._find_recorded_frame(frame))
+            report, line = self.reports[~number]
+            report(line, self._find_call(frame, line.function), value, frame)
             return value
-        first = self.counts[number]
+        first, expression = self.counts[number], self.expressions[number]
         value = self._hook_nested(number, value)
         keys = [(number, occurrence) for occurrence in range(first, self.counts[number])]
-        self._note_value(number, keys, value, self.frames.get(self._find_recorded_frame(frame)))
+        call = self._find_call(frame, expression.function)
+        if call is not None and self.phase == "forward":
+            self.call_of.update(dict.fromkeys(keys, call))
+        elif call is not None and expression.root and expression.line in call.running:
+            call.running[expression.line].keys.extend(keys)
         return value
 
+    def _find_call(self, frame, function):
+        """Return the Call of a frame, or of its nearest caller that is recorded, or None.
+
+        If no Call of the frame is recorded, the `function` has just begun, and a Call is added.
+        """
+        if frame not in self.frames and frame.f_code.co_name[0] != "<":     # "<": a lambda
+            self._add_call(function, frame)
+        return self.frames.get(self._find_recorded_frame(frame))
+
     def _find_recorded_frame(self, frame):
-        """Return this frame or its nearest calling frame that is recorded as a Call, or None."""
         while frame is not None and frame not in self.frames:
             frame = frame.f_back
         return frame
 
     def _add_call(self, function, frame):
         """Add a Call to the recording, for a function that begins to run in `frame`."""
-        code, names = frame.f_code, dict(frame.f_locals)
-        call = Call(self.phase, function, code, names, {
-            name: names.get(name) for name in code.co_varnames[: code.co_argcount]})
+        call = Call(self.phase, function, frame.f_code, dict(frame.f_locals))
         caller = self._find_recorded_frame(frame.f_back)
         if caller is not None:
             call.parent = self.frames[caller]
@@ -193,50 +189,40 @@ class Recorder(Watch):
         self.calls.append(call)
         self.frames[frame] = call
 
-    def _note_value(self, number, keys, value, call):
-        """Note in a Call that its current statement has read or computed a value."""
-        if call is None:
-            return
-        line, source = self.expressions[number].line, self.read[number]
-        step = call.pending.setdefault(line, Step(call, line))
-        if self.phase == "forward":
-            self.call_of.update(dict.fromkeys(keys, call))
-        elif self.expressions[number].root:
-            step.keys.extend(keys)
-        if source and source not in step.reads and (shown := summarise_arrays(value)):
-            step.reads[source] = shown
+    def begin_step(self, line, call, _, frame):
+        """Note the arrays that a Statement will read, before it runs in `frame`."""
+        found = {name: summarise_arrays(look_up_variable(name, frame))
+                 for name in find_reads(line.node)}
+        call.running[line] = Step(
+            call, line, {name: shown for name, shown in found.items() if shown},
+            {id(array) for _, array in find_arrays([*frame.f_locals.values()])})
 
-    def _add_step(self, line, value, frame):
+    def end_step(self, line, call, value, frame):
         """Add a Step for a Statement that has run; `value` is what a return statement returned."""
-        if frame is None:
-            return
-        call, names = self.frames[frame], dict(frame.f_locals)
-        step = self._start_step(call, line, names)
+        step = self._add_step(call, line, frame)
         binds, changes = find_writes(line.node)
         call.returned = value                           # the last value is that of a return
         written = {"return": value} if line.is_return else {
-            name: look_up_variable(name, names) for name in binds}
-        held = {id(array) for _, array in find_arrays([*call.names.values()])}
+            name: look_up_variable(name, frame) for name in binds}
         step.is_new = bool(changes) or any(
-            id(array) not in held for _, array in find_arrays([*written.values()]))
+            id(array) not in step.held for _, array in find_arrays([*written.values()]))
         for name, made in written.items():
             self._add_write(step, name, made)
-        call.names = {} if line.is_return else names    # the arrays of a call that ended may go
         direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
         for name in dict.fromkeys(direct):
             if name not in binds:
-                self._add_write(step, name, look_up_variable(name, names), "in place")
+                self._add_write(step, name, look_up_variable(name, frame), "in place")
 
-    def _start_step(self, call, line, names):
+    def _add_step(self, call, line, frame):
         """Add a Step to the recording and return it; its list `writes` is still empty."""
-        step = call.pending.pop(line, None) or Step(call, line)
-        step.iterations = self._find_iterations(call, line, names)
+        step = call.running.pop(line, None) or Step(call, line)
+        step.iterations = self._find_iterations(call, line, frame.f_locals)
         self.steps.append(step)
         call.ran[line] += 1
         self.count += 1
         if self.count == MOST_STEPS:
             self.cut.append(self.phase)
-            self.is_recording = False
+            self.phase = ""
         return step
 
     def _find_iterations(self, call, line, names):
@@ -245,12 +231,12 @@ class Recorder(Watch):
         The loops of calling functions come first. For a loop without an integer variable, the value
         is the number of earlier runs of the statement.
         """
-        iterations = []
+        iterations = call.iterations
         for loop in line.loops if line is not None else ():
-            bound, _ = find_writes(loop) if hasattr(loop, "target") else ((), ())
-            shown = tuple((n, int(names[n])) for n in bound if isinstance(names.get(n), int))
-            iterations.append(shown or (((*bound, "iteration")[0], call.ran[line]),))
-        return call.iterations + tuple(iterations)
+            bound = find_writes(loop)[0] or ["iteration"]
+            shown = [f"{n} = {names[n]:d}" for n in bound if isinstance(names.get(n), int)]
+            iterations += tuple(shown) or (f"{bound[0]} = {call.ran[line]}",)
+        return iterations
 
     def _add_write(self, step, name, value, how="bound"):
         found = [array for _, array in find_arrays(value)]
@@ -265,13 +251,14 @@ class Recorder(Watch):
             call = self.frames.get(frame)
             line = call and call.function.find_line(number)
             if line is not None:
-                self._start_step(call, line, dict(frame.f_locals)).error = error
+                self._add_step(call, line, frame).error = error
 
 
-def look_up_variable(source, names):
-    """Return the value of a variable such as `dz`, `self.W.grad` or `grads["W"]`, or None."""
+def look_up_variable(source, frame):
+    """Return the value of `dz`, `self.W.grad` or `grads["W"]` in a frame, or None."""
     with contextlib.suppress(Exception):
-        return None if "(" in source else eval(source, {}, names)       # a call would run again
+        if is_pure(parse_expression(source)):           # it is evaluated once more
+            return eval(source, frame.f_globals, frame.f_locals)
 
 
 def remove_forward_backward(name):

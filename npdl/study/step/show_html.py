@@ -57,7 +57,7 @@ class _Data:
         found = {
             "call": self.add_call(step.call),
             "from": step.line.first_line, "to": step.line.last_line,
-            "turn": [f"{name} = {value}" for loop in step.iterations for name, value in loop],
+            "turn": step.iterations,
             "reads": [{"name": name + path, "array": self.add_array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
             "writes": [self.format_write(write, *pair)

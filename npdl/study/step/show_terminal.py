@@ -57,16 +57,13 @@ def _count_callers(call):
 def _format_step(step, paint):
     """Yield lines of text: a Step's code, its formula, and the arrays that it read and wrote."""
     line, pad = step.line, 7 * " "
-    loops = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.iterations)
-    code = " ".join(code.strip() for code, _ in line.code_and_comments)
-    yield f"{line.first_line:>5}  {paint(code)}{paint(loops, DIM)}"
+    loops = "".join(f"  [{text}]" for text in step.iterations)
+    first, *rest = line.source.split("\n")
+    yield f"{line.first_line:>5}  {paint(first)}{paint(loops, DIM)}"
+    yield from (paint(f"{pad}{code}") for code in rest)
     formula = maths.format_text(line.node)
-    if _remove_notation(formula) == _remove_notation(code):
-        formula = ""                                    # the formula only repeats the code
-    if formula or line.comment:
-        comment = f"# {line.comment}" if line.comment else ""
-        comment = f"    {comment}" if formula and comment else comment
-        yield pad + paint(formula) + paint(comment, DIM)
+    if _remove_notation(formula) not in ("", _remove_notation(line.text)):
+        yield paint(f"{pad}{formula}")
     read = [f"{name}{path} {summary.format_brief()}" for name, shown in step.reads.items()
             for path, summary in shown]
     if read:

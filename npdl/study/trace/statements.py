@@ -5,6 +5,7 @@ import contextlib
 import functools
 import io
 import linecache
+import textwrap
 import tokenize
 from dataclasses import dataclass, field
 
@@ -47,20 +48,10 @@ class Statement:
         return ast.unparse(self.node).split("\n")[0]
 
     @property
-    def code_and_comments(self):
-        """Return a list of (code, comment), one pair for each line of the statement."""
-        return split_comments(self.function.file)[self.first_line - 1 : self.last_line]
-
-    @property
-    def comment(self):
-        """Return the comments at the ends of the statement's lines, joined to one text."""
-        return " ".join(comment for code, comment in self.code_and_comments if code and comment)
-
-    @property
     def source(self):
-        """Return the source of the statement, unchanged."""
+        """Return the source of the statement, without its indentation."""
         lines = linecache.getlines(self.function.file)
-        return "".join(lines[self.first_line - 1 : self.last_line]).strip()
+        return textwrap.dedent("".join(lines[self.first_line - 1 : self.last_line])).strip()
 
 
 @dataclass(eq=False)
@@ -197,13 +188,10 @@ def find_writes(node):
     binds    "dx" for `dx = ..`, "self.dW" for `self.dW = ..`, "grads['W']" for `grads["W"] = ..`
     changes  "self.W.grad" for `self.W.grad += ..`, "dz" for `dz[i] = ..` and for `out=dz`
     """
-    targets = [*getattr(node, "targets", [getattr(node, "target", None)])]
+    targets = ast.Tuple([*getattr(node, "targets", [getattr(node, "target", None)])])
     binds, changes = [], []
-    while targets:
-        target = targets.pop(0)
-        if isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
-            targets = [*getattr(target, "elts", [getattr(target, "value", None)]), *targets]
-        elif isinstance(target, ast.Name):
+    for target in (n for n in ast.walk(targets) if isinstance(getattr(n, "ctx", None), ast.Store)):
+        if isinstance(target, ast.Name):
             binds.append(target.id)
         elif isinstance(target, ast.Attribute) or isinstance(target, ast.Subscript) and isinstance(
                 getattr(target.slice, "value", None), str):         # an entry of a dict

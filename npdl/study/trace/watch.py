@@ -21,18 +21,12 @@ from npdl.core import rebuild
 from npdl.study.containment import NPDL, is_library_file
 from npdl.study.trace.source import HOOK, compile_definition
 from npdl.study.trace.statements import Expression, describe_function
+from npdl.study.trace.syntax import parse_expression
 from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
 NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched packages of npdl
 MOST_RECORDED = 1 << 22         # entries that one run records; a larger number needs more memory
-
-
-def read_target(target):
-    """Return a copy of an assignment's target as an expression that reads the variable."""
-    target = copy.deepcopy(target)
-    target.ctx = ast.Load()
-    return target
 
 
 class Rewrite(ast.NodeTransformer):
@@ -52,8 +46,7 @@ class Rewrite(ast.NodeTransformer):
             self.visit_FunctionDef(self.node), self.function.node))
 
     def visit_FunctionDef(self, node):
-        found = [self.visit(n) for n in node.body]
-        node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
+        node.body = self.generic_visit(ast.Module(node.body, [])).body
         if node is self.node:
             node.body[:0] = [ast.Assign([ast.Name(name, ast.Store())], self.make_hook_call(
                 ast.Name(name, ast.Load()), names=(name,)))
@@ -81,8 +74,8 @@ class Rewrite(ast.NodeTransformer):
         yield node
         if isinstance(node, ast.AugAssign) and not isinstance(
                 node.op, ast.Add) and not isinstance(node.target, ast.Attribute):
-            names = (ast.unparse(node.target),)
-            call = self.make_hook_call(read_target(node.target), True, names)
+            target = ast.unparse(node.target)
+            call = self.make_hook_call(parse_expression(target), True, (target,))
             call.args.append(ast.Constant(True))
             yield ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)
 
