@@ -39,7 +39,8 @@ class Call:
     returned: object = None
     pairs: list = field(default_factory=list)       # of a backward: the calls of its forward
     ran: Counter = field(default_factory=Counter)   # {Statement: how often it has run}
-    running: dict = field(default_factory=dict)     # {Statement: its Step}, until it has run
+    step: "Step | None" = None          # of the statement that runs
+    held: set = field(default_factory=set)      # ids of the arrays in local variables before it
 
     @property
     def name(self):
@@ -66,7 +67,6 @@ class Step:
     call: Call                  # the Call in which it ran
     line: object                # the Statement
     reads: dict = field(default_factory=dict)       # {variable: [(path, Summary)]} that it read
-    held: set = field(default_factory=set)          # ids of the arrays in local variables before
     iterations: tuple = ()      # texts such as "t = 2", for each loop around it
     writes: list = field(default_factory=list)      # the Writes
     keys: list = field(default_factory=list)        # (number of an Expression, occurrence) of the
@@ -158,8 +158,8 @@ class Recorder(Watch):
         call = self._find_call(frame, expression.function)
         if call is not None and self.phase == "forward":
             self.call_of.update(dict.fromkeys(keys, call))
-        elif call is not None and expression.root and expression.line in call.running:
-            call.running[expression.line].keys.extend(keys)
+        elif expression.root and call and call.step and call.step.line is expression.line:
+            call.step.keys.extend(keys)
         return value
 
     def _find_call(self, frame, function):
@@ -191,11 +191,11 @@ class Recorder(Watch):
 
     def begin_step(self, line, call, _, frame):
         """Note the arrays that a Statement will read, before it runs in `frame`."""
-        found = {name: summarise_arrays(look_up_variable(name, frame))
-                 for name in find_reads(line.node)}
-        call.running[line] = Step(
-            call, line, {name: shown for name, shown in found.items() if shown},
-            {id(array) for _, array in find_arrays([*frame.f_locals.values()])})
+        call.step = Step(call, line)
+        call.held = {id(array) for _, array in find_arrays([*frame.f_locals.values()])}
+        for name in find_reads(line.node):
+            if shown := summarise_arrays(look_up_variable(name, frame)):
+                call.step.reads[name] = shown
 
     def end_step(self, line, call, value, frame):
         """Add a Step for a Statement that has run; `value` is what a return statement returned."""
@@ -205,7 +205,7 @@ class Recorder(Watch):
         written = {"return": value} if line.is_return else {
             name: look_up_variable(name, frame) for name in binds}
         step.is_new = bool(changes) or any(
-            id(array) not in step.held for _, array in find_arrays([*written.values()]))
+            id(array) not in call.held for _, array in find_arrays([*written.values()]))
         for name, made in written.items():
             self._add_write(step, name, made)
         direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
@@ -215,7 +215,7 @@ class Recorder(Watch):
 
     def _add_step(self, call, line, frame):
         """Add a Step to the recording and return it; its list `writes` is still empty."""
-        step = call.running.pop(line, None) or Step(call, line)
+        step = call.step if call.step and call.step.line is line else Step(call, line)
         step.iterations = self._find_iterations(call, line, frame.f_locals)
         self.steps.append(step)
         call.ran[line] += 1

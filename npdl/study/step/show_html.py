@@ -7,7 +7,7 @@ import math
 import string
 from pathlib import Path
 
-from npdl.study.containment import NPDL, format_exception
+from npdl.study.containment import format_exception
 from npdl.study.step import maths
 from npdl.study.trace.statements import split_comments
 
@@ -100,7 +100,7 @@ class _Data:
     def add_function(self, call):
         """Add the function of a Call to the page, and return its index in the list of functions."""
         return self.add_entry(self.functions, call.function, lambda: {
-            "name": call.name, "file": _shorten_path(call.function.file),
+            "name": call.name, "module": call.function.globals.get("__name__", ""),
             "lines": list(_format_lines(call.function)),
         })
 
@@ -116,13 +116,6 @@ def _format_lines(function):
             formulas = [write(simple[n]) if n in simple else "" for write in (
                 maths.format_html, maths.format_text)]
             yield [n, html.escape(code[node.col_offset :], quote=False), comment, *formulas]
-
-
-def _shorten_path(filename):
-    """Return a short path: "npdl/losses.py" for a file of npdl, else the file's name alone."""
-    path = Path(filename)
-    is_npdls = filename.startswith(NPDL)
-    return path.relative_to(Path(NPDL).parent).as_posix() if is_npdls else path.name
 
 
 def _round_number(value):

@@ -35,7 +35,7 @@ function fillLane(phase, callIndex) {
     if (i) line.append(" › ");
     line.append(i === trail.length - 1 ? make("b", "", name) : name);
   });
-  line.append("  " + functions[call.function].file);
+  line.append("  " + functions[call.function].module);
   if (shown[phase] === call.function) return;
   shown[phase] = call.function;
   box.textContent = "";
