@@ -6,15 +6,8 @@ always shown.
 """
 
 import ast
-import functools
 
 NAMED = ("normal_cdf",)         # functions that have a symbol in formulas
-
-
-@functools.lru_cache(maxsize=4096)
-def is_only_naming(node):
-    """Return True for a statement that only renames or passes on a value: `x = cache.x`."""
-    return isinstance(node, (ast.Assign, ast.Return)) and _is_plain(node.value)
 
 
 def _is_plain(node):
@@ -39,9 +32,10 @@ def is_shown(step):
     node = step.line.node
     if not step.writes or _is_folded(step.call):
         return False
+    is_naming = isinstance(node, (ast.Assign, ast.Return)) and _is_plain(node.value)
     if step.is_new:
-        return bool(marks) or not is_only_naming(node)
-    return bool(marks) and isinstance(node, ast.Assign) and is_only_naming(node)    # dx = dy
+        return bool(marks) or not is_naming
+    return bool(marks) and is_naming and isinstance(node, ast.Assign)       # such as dx = dy
 
 
 def _is_folded(call):

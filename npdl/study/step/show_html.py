@@ -3,13 +3,13 @@
 import ast
 import html
 import json
+import linecache
 import math
 import string
 from pathlib import Path
 
 from npdl.study.containment import format_exception
 from npdl.study.step import maths
-from npdl.study.trace.statements import split_comments
 
 PARTS = Path(__file__).parent / "page"
 
@@ -106,16 +106,16 @@ class _Data:
 
 
 def _format_lines(function):
-    """Yield a list [number, code, comment, HTML formula, Unicode formula] for each line."""
-    source, node = split_comments(function.code.co_filename), function.node
+    """Yield a list [number, code, comment, formula] for each line; code and formula are HTML."""
+    source, node = linecache.getlines(function.file), function.node
     docstring_end = node.body[0].end_lineno if ast.get_docstring(node) else 0
     simple = {line.first_line: line.node for line in function.lines if line.is_simple}
     for n in range(node.lineno, node.end_lineno + 1):
         if not node.body[0].lineno <= n <= docstring_end:
-            code, comment = source[n - 1]
-            formulas = [write(simple[n]) if n in simple else "" for write in (
-                maths.format_html, maths.format_text)]
-            yield [n, html.escape(code[node.col_offset :], quote=False), comment, *formulas]
+            code, _, comment = source[n - 1].partition("  #")       # PEP 8: two spaces before #
+            code = html.escape(code[node.col_offset :].rstrip(), quote=False)
+            formula = maths.format_html(simple[n]) if n in simple else ""
+            yield [n, code, comment.strip(), formula]
 
 
 def _round_number(value):

@@ -3,10 +3,8 @@
 import ast
 import contextlib
 import functools
-import io
 import linecache
 import textwrap
-import tokenize
 from dataclasses import dataclass, field
 
 from npdl.study.trace.source import find_definitions
@@ -135,21 +133,6 @@ def _walk_statements(function, node, loops=()):
         if isinstance(child, ast.stmt) and not isinstance(child, ast.FunctionDef):
             yield Statement(function, child, loops)
         yield from _walk_statements(function, child, (*loops, child) if is_loop else loops)
-
-
-def split_comments(filename):
-    """Return a list of (code, comment), one pair for each line of a file."""
-    return _split_comments("".join(linecache.getlines(filename)))
-
-
-@functools.lru_cache(maxsize=64)
-def _split_comments(text):
-    found = [(line.rstrip(), "") for line in text.split("\n")]
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, at = token.start
-            found[row - 1] = token.line[:at].rstrip(), token.string.lstrip("#").strip()
-    return found
 
 
 @functools.lru_cache(maxsize=4096)
