@@ -280,7 +280,7 @@ def test_the_page_is_one_small_file_that_loads_nothing(lstm, tmp_path):
         function = functions[calls[one["call"]]["function"]]
         assert one["from"] in [line[0] for line in function["lines"]]
         assert all(data["arrays"][a["array"]]["entries"] for a in (*one["writes"], *one["reads"]))
-    checks = [w["check"]["kind"] for s in data["steps"] for w in s["writes"] if "check" in w]
+    checks = [w["check"]["kind"] for s in data["steps"] for w in s["writes"] if w["check"]]
     assert {*checks} == {"right"} and {c["phase"] for c in calls} == {"forward", "backward"}
 
 

@@ -20,7 +20,7 @@ def format_page(walk, phases):
             for name in ("page.html", "page.css", "draw.js", "page.js")}
     writer, error = _Data(), walk.recording.error
     data = json.dumps({
-        "title": walk.title, "steps": [writer.add_step(step) for step in walk.steps(phases)],
+        "title": walk.title, "steps": [writer.format_step(step) for step in walk.steps(phases)],
         "calls": writer.calls, "functions": writer.functions, "arrays": writer.arrays,
         "notes": walk.notes, "error": format_exception(error) if error is not None else "",
         "finals": [{"name": row.name, "right": row.right, "error": _round_number(row.error),
@@ -53,25 +53,24 @@ class _Data:
             found.append(made)
         return self.numbers[key]
 
-    def add_step(self, step):
-        found = {
+    def format_step(self, step):
+        return {
             "call": self.add_call(step.call),
-            "from": step.line.first_line, "to": step.line.last_line,
-            "turn": step.iterations,
+            "from": step.line.first_line, "to": step.line.last_line, "turn": step.iterations,
             "reads": [{"name": name + path, "array": self.add_array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
             "writes": [self.format_write(write, *pair)
                        for write in step.writes for pair in write.shown],
+            "error": None if step.error is None else format_exception(step.error),
         }
-        if step.error is not None:
-            found["error"] = format_exception(step.error)
-        return found
 
     def format_write(self, write, path, summary):
-        found = {"name": write.name + path, "how": write.how, "array": self.add_array(summary)}
-        if write.mark is not None:
-            found["check"] = self.format_mark(write.mark)
-        return found
+        mark = write.mark
+        return {
+            "name": write.name + path, "how": write.how, "array": self.add_array(summary),
+            "check": mark and {"kind": mark.kind, "text": mark.text, "of": mark.of,
+                               "line": mark.line, "call": self.add_call(mark.call)},
+        }
 
     def add_array(self, summary):
         """Add an array's Summary to the page, and return its index in the list of arrays."""
@@ -83,17 +82,10 @@ class _Data:
         }
         return self.add_entry(self.arrays, repr(found), lambda: found)
 
-    def format_mark(self, mark):
-        found = {"kind": mark.kind, "text": mark.text}
-        if mark.call is not None:
-            found |= {"call": self.add_call(mark.call), "line": mark.line, "of": mark.of}
-        return found
-
     def add_call(self, call):
-        """Add a Call to the page, and return its index in the list of calls."""
-        return self.add_entry(self.calls, call, lambda: {
-            "parent": None if call.parent is None else self.add_call(call.parent),
-            "pair": self.add_call(call.pairs[0]) if call.pairs else None,
+        """Add a Call to the page, and return its index in the list of calls; None for None."""
+        return None if call is None else self.add_entry(self.calls, call, lambda: {
+            "parent": self.add_call(call.parent), "pair": self.add_call((*call.pairs, None)[0]),
             "function": self.add_function(call), "phase": call.phase,
         })
 

@@ -54,7 +54,7 @@ function heat(array) {
 
 function badge(check) {
   const sign = { right: "✓ ", wrong: "✗ " }[check.kind] || "~ ";
-  const where = check.of === undefined ? "" : ": the gradient of " + check.of + " (line " + check.line + ")";
+  const where = check.call === null ? "" : ": the gradient of " + check.of + " (line " + check.line + ")";
   return make("p", "badge " + check.kind, sign + check.text + where);
 }
 

@@ -97,7 +97,7 @@ function show(index) {
   const step = steps[at], phase = phaseOf(step), other = phase === "forward" ? "backward" : "forward";
   fillLane(phase, step.call);
   light(phase, step.from, step.to, "now");
-  const check = step.writes.map((w) => w.check).find((c) => c && c.call !== undefined);
+  const check = step.writes.map((w) => w.check).find((c) => c && c.call !== null);
   const pair = check ? check.call : calls[step.call].pair;
   if (phase === "backward") {
     fillLane("forward", pair);
