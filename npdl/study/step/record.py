@@ -202,16 +202,15 @@ class Recorder(Watch):
         step = self._add_step(call, line, frame)
         binds, changes = find_writes(line.node)
         call.returned = value                           # the last value is that of a return
-        written = {"return": value} if line.is_return else {
-            name: look_up_variable(name, frame) for name in binds}
+        changes = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
+        written = {name: look_up_variable(name, frame) for name in (*binds, *changes)}
+        if line.is_return:
+            written["return"] = value
         step.is_new = bool(changes) or any(
             id(array) not in call.held for _, array in find_arrays([*written.values()]))
         for name, made in written.items():
-            self._add_write(step, name, made)
-        direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
-        for name in dict.fromkeys(direct):
-            if name not in binds:
-                self._add_write(step, name, look_up_variable(name, frame), "in place")
+            is_changed = name in changes and name not in binds
+            self._add_write(step, name, made, "in place" if is_changed else "bound")
 
     def _add_step(self, call, line, frame):
         """Add a Step to the recording and return it; its list `writes` is still empty."""
@@ -238,7 +237,7 @@ class Recorder(Watch):
             iterations += tuple(shown) or (f"{bound[0]} = {call.ran[line]}",)
         return iterations
 
-    def _add_write(self, step, name, value, how="bound"):
+    def _add_write(self, step, name, value, how):
         found = [array for _, array in find_arrays(value)]
         if found:
             small = all(array.size <= COPIED for array in found)

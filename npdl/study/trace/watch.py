@@ -21,7 +21,6 @@ from npdl.core import rebuild
 from npdl.study.containment import NPDL, is_library_file
 from npdl.study.trace.source import HOOK, compile_definition
 from npdl.study.trace.statements import Expression, describe_function
-from npdl.study.trace.syntax import parse_expression
 from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
@@ -74,8 +73,9 @@ class Rewrite(ast.NodeTransformer):
         yield node
         if isinstance(node, ast.AugAssign) and not isinstance(
                 node.op, ast.Add) and not isinstance(node.target, ast.Attribute):
-            target = ast.unparse(node.target)
-            call = self.make_hook_call(parse_expression(target), True, (target,))
+            read = copy.deepcopy(node.target)
+            read.ctx = ast.Load()
+            call = self.make_hook_call(read, True, (ast.unparse(read),))
             call.args.append(ast.Constant(True))
             yield ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)
 
