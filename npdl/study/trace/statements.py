@@ -171,10 +171,13 @@ def find_writes(node):
     binds    "dx" for `dx = ..`, "self.dW" for `self.dW = ..`, "grads['W']" for `grads["W"] = ..`
     changes  "self.W.grad" for `self.W.grad += ..`, "dz" for `dz[i] = ..` and for `out=dz`
     """
-    targets = ast.Tuple([*getattr(node, "targets", [getattr(node, "target", None)])])
+    targets = [*getattr(node, "targets", [getattr(node, "target", None)])]
     binds, changes = [], []
-    for target in (n for n in ast.walk(targets) if isinstance(getattr(n, "ctx", None), ast.Store)):
-        if isinstance(target, ast.Name):
+    while targets:
+        target = targets.pop(0)
+        if isinstance(target, (ast.Tuple, ast.List, ast.Starred)):
+            targets = [*getattr(target, "elts", [getattr(target, "value", None)]), *targets]
+        elif isinstance(target, ast.Name):
             binds.append(target.id)
         elif isinstance(target, ast.Attribute) or isinstance(target, ast.Subscript) and isinstance(
                 getattr(target.slice, "value", None), str):         # an entry of a dict
