@@ -17,7 +17,6 @@ from npdl.study.check.samples import sample
 from npdl.study.check.target import find_npdl_class
 from npdl.study.containment import write_text
 from npdl.study.trace.source import find_definitions
-from npdl.study.trace.statements import split_comments
 from npdl.study.trees import cast_tree, draw_upstream
 
 VOCABULARY = 64
@@ -59,12 +58,13 @@ def format_page(lines, title):
     total, parts = sum(one.seconds for one in lines), []
     for file in {one.file for one in lines}:
         costs = {one.number: one for one in lines if one.file == file}
-        for node, owner in find_definitions("".join(linecache.getlines(file))).values():
+        source = linecache.getlines(file)
+        for node, owner in find_definitions("".join(source)).values():
             shown = range(node.lineno, node.end_lineno + 1)
             seconds = sum(one.seconds for n, one in costs.items() if n in shown)
             if seconds > 0:
-                rows = "".join(_format_row(n, code, costs.get(n), total) for n, (code, _)
-                               in enumerate(split_comments(file), 1) if n in shown)
+                rows = "".join(_format_row(n, source[n - 1].rstrip(), costs.get(n), total)
+                               for n in shown)
                 name = f"{owner}.{node.name}".strip(".")
                 parts.append((seconds, f"<h2>{name}, {seconds / total:.1%}</h2>"
                               f"<table>{HEAD}{rows}</table>"))

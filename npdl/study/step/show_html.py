@@ -98,7 +98,7 @@ class _Data:
 
 
 def _format_lines(function):
-    """Yield a list [number, code, comment, formula] for each line; code and formula are HTML."""
+    """Yield a list [number, code, comment, HTML formula, Unicode formula] for each line."""
     source, node = linecache.getlines(function.file), function.node
     docstring_end = node.body[0].end_lineno if ast.get_docstring(node) else 0
     simple = {line.first_line: line.node for line in function.lines if line.is_simple}
@@ -106,8 +106,9 @@ def _format_lines(function):
         if not node.body[0].lineno <= n <= docstring_end:
             code, _, comment = source[n - 1].partition("  #")       # PEP 8: two spaces before #
             code = html.escape(code[node.col_offset :].rstrip(), quote=False)
-            formula = maths.format_html(simple[n]) if n in simple else ""
-            yield [n, code, comment.strip(), formula]
+            formulas = [write(simple[n]) if n in simple else "" for write in (
+                maths.format_html, maths.format_text)]
+            yield [n, code, comment.strip(), *formulas]
 
 
 def _round_number(value):

@@ -39,7 +39,7 @@ function fillLane(phase, callIndex) {
   if (shown[phase] === call.function) return;
   shown[phase] = call.function;
   box.textContent = "";
-  for (const [number, code, comment, maths] of functions[call.function].lines) {
+  for (const [number, code, comment, maths, said] of functions[call.function].lines) {
     const row = make("div", "row");
     row.dataset.line = number;
     const key = call.function + ":" + number;
@@ -59,6 +59,7 @@ function fillLane(phase, callIndex) {
     if (maths) {
       const formula = make("div", "maths");
       formula.innerHTML = maths;
+      formula.title = said;
       row.append(formula);
     }
     box.append(row);
@@ -130,9 +131,7 @@ function show(index) {
   byId("on").disabled = byId("last").disabled = at === steps.length - 1;
   if (!timer) {
     const verdicts = step.writes.map((w) => w.name + " " + (data.arrays[w.array].shape.join(" by ")) + (w.check ? ", " + w.check.text : "")).join("; ");
-    const line = make("p");
-    line.innerHTML = row ? row[3] || row[1] : "";
-    byId("said").textContent = phase + ", line " + step.from + ": " + line.textContent + ". " + verdicts;
+    byId("said").textContent = phase + ", line " + step.from + ": " + (row ? row[4] || row[1].replace(/<[^>]*>/g, "") : "") + ". " + verdicts;
   }
   document.body.dataset.step = at;
 }
