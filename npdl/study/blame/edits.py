@@ -7,7 +7,7 @@
     TERM        add one term, use another function, or remove the statement
 
 An edit is a tuple (rank, kind, new). `kind` is the diagnosis that `blame` prints, such as "wrong
-sign". `new` is the code that replaces the statement or a part of it.
+sign". `new` is the source that replaces the statement or a part of it.
 """
 
 import ast
@@ -17,7 +17,6 @@ import numpy as np
 from npdl.study.blame.vocabulary import DERIVATIVES
 from npdl.study.trace.syntax import (
     clone_tree,
-    make_binary,
     parse_expression,
     swap_items,
     walk_subexpressions,
@@ -44,63 +43,63 @@ def make_statement_edits(node):
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
         node, ast.Assign) and len(node.targets) == 1 else None
     value = getattr(node, "value", None)
+    name, new = (one and ast.unparse(one) for one in (target, value))
     if isinstance(node, ast.AugAssign):
-        for op in (ast.Sub, ast.Add):
+        for op, sign in ((ast.Sub, "-="), (ast.Add, "+=")):
             if not isinstance(node.op, op):
-                yield TOKEN, "wrong sign", ast.AugAssign(node.target, op(), value)
-        yield TOKEN, "accumulated (+=), must be assigned (=)", ast.Assign([node.target], value)
+                yield TOKEN, "wrong sign", f"{name} {sign} {new}"
+        yield TOKEN, "accumulated (+=), must be assigned (=)", f"{name} = {new}"
     elif isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
         kind = "overwritten (=), must be accumulated (+=)"
-        yield TOKEN, kind, ast.AugAssign(target, ast.Add(), value)
+        yield TOKEN, kind, f"{name} += {new}"
         if isinstance(target, ast.Name):
-            both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), value)
-            yield TOKEN, kind, ast.Assign([target], both)
+            yield TOKEN, kind, f"{name} = {name} + ({new})"
     if isinstance(target, ast.Subscript) and not any(
             isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
-        where = [parse_expression(ast.unparse(part)) for part in (target.value, target.slice)]
-        added = ast.Expr(ast.Call(parse_expression("np.add.at"), [*where, value], []))
-        yield TOKEN, "a repeated index is added only once", added
+        array, index = ast.unparse(target.value), ast.unparse(target.slice)
+        yield TOKEN, "a repeated index is added only once", f"np.add.at({array}, {index}, {new})"
     if isinstance(node, ast.For):
-        yield TOKEN, "wrong direction of the loop", ast.For(node.target, parse_expression(
-            f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)
+        backwards = parse_expression(f"reversed({ast.unparse(node.iter)})")
+        yield TOKEN, "wrong direction of the loop", _format_changed(node, node.iter, backwards)
     for items in (value, target):
         if isinstance(items, ast.Tuple):
-            yield from ((TOKEN, "wrong order", clone_tree(node, items, ast.Tuple(new, items.ctx)))
+            yield from ((TOKEN, "wrong order", _format_changed(node, items, ast.Tuple(new)))
                         for new in swap_items(items.elts))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
-        yield TERM, "this line should not be here", ast.Pass()
+        yield TERM, "this line should not be here", "pass"
+
+
+def _format_changed(node, part, new):
+    """Return the source of a statement after the syntax node `new` replaces a part of it."""
+    return ast.unparse(ast.fix_missing_locations(clone_tree(node, part, new)))
 
 
 def make_expression_edits(expression, vocabulary):
-    """Yield (part, edits of this part) for each part of an expression.
-
-    The last entry `new` of an edit is a syntax node, the source of a node, or a pair (sign,
-    operand). The pair ("*", "h") multiplies the part by h.
-    """
+    """Yield (part, edits of this part) for each part of an expression."""
     for node, parent, is_index in walk_subexpressions(expression):
-        yield node, _make_part_edits(node, parent, is_index, node is expression, vocabulary)
-
-
-def build_node(part, new):
-    """Return the syntax node that replaces a part. `new` is the last entry of an edit."""
-    if isinstance(new, tuple):
-        return make_binary(part, new[0], parse_expression(new[1]))
-    return parse_expression(new) if isinstance(new, str) else new
+        changes = _make_part_edits(node, parent, is_index, node is expression, vocabulary)
+        yield node, ((rank, kind, new if isinstance(new, str) else ast.unparse(new))
+                     for rank, kind, new in changes)
 
 
 def _make_part_edits(node, parent, is_index, is_whole, vocabulary):
-    """Yield the edits (rank, kind, new) of the part `node` of an expression."""
-    text = ast.unparse(node)
-    if isinstance(node, (ast.Starred, ast.Slice)) or isinstance(parent, ast.Starred) or text in (
-            "np", "xp", "self", "numpy") or isinstance(parent, ast.Attribute) and isinstance(
+    """Yield the edits of the part `node` of an expression; `new` may also be a syntax node."""
+    text, word = ast.unparse(node), getattr(node, "attr", "")
+    if isinstance(node, (ast.Starred, ast.Slice, ast.keyword)) or isinstance(
+            parent, ast.Starred) or text in ("np", "xp", "self", "numpy") or isinstance(
+            parent, ast.Attribute) and isinstance(
             node, (ast.Name, ast.Attribute)) and text not in vocabulary.arrays:
         return
+    if isinstance(parent, ast.keyword):
+        is_flag = isinstance(getattr(node, "value", None), bool)
+        others = AXES if parent.arg == "axis" else [str(not node.value)] if is_flag else ()
+        yield from ((TOKEN, "wrong axis", other) for other in others)
     if isinstance(parent, ast.Call) and node is parent.func:
-        yield from _make_function_edits(node)
-    elif isinstance(node, ast.keyword):
-        yield from _make_keyword_edits(node)
+        yield from ((TOKEN, "wrong operation", text.removesuffix(word) + other)
+                    for group in SIMILAR if word in group for other in group if other != word)
     elif isinstance(node, (ast.Tuple, ast.List)):
-        yield from ((TOKEN, "wrong order", type(node)(new, node.ctx))
+        around = "[{}]" if isinstance(node, ast.List) else "{}"         # an index may be "i, :"
+        yield from ((TOKEN, "wrong order", around.format(", ".join(map(ast.unparse, new))))
                     for new in swap_items(node.elts))
     else:
         yield from _make_syntax_edits(node, is_index)
@@ -115,36 +114,19 @@ def _make_part_edits(node, parent, is_index, is_whole, vocabulary):
             yield from _make_value_edits(node, text, parent, is_whole, vocabulary)
 
 
-def _make_function_edits(node):
-    """Yield edits that call a similar function, such as mean instead of sum."""
-    for group in SIMILAR:
-        if isinstance(node, ast.Attribute) and node.attr in group:
-            yield from ((TOKEN, "wrong operation", ast.Attribute(node.value, other, ast.Load()))
-                        for other in group if other != node.attr)
-
-
-def _make_keyword_edits(node):
-    """Yield edits of a keyword argument: another axis, or the other truth value."""
-    if node.arg == "axis":
-        yield from ((TOKEN, "wrong axis", ast.keyword("axis", parse_expression(a))) for a in AXES)
-    elif isinstance(getattr(node.value, "value", None), bool):
-        yield TOKEN, "wrong axis", ast.keyword(node.arg, ast.Constant(not node.value.value))
-
-
 def _make_syntax_edits(node, is_index):
     """Yield edits that depend only on the syntax of a node, and not on the values."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         v = node.value
         for new in (v + 1, v - 1, -v, 2 * v, v / 2, 0, 1, 2, 0.5):
             if new != v and not (is_index and new != int(new)):
-                yield TOKEN, "wrong number", parse_expression(
-                    repr(int(new) if new == int(new) else new))
+                yield TOKEN, "wrong number", repr(int(new) if new == int(new) else new)
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
         for sign in "" if is_index else OTHER_SIGNS.get(type(op), ""):
             is_sign = isinstance(op, (ast.Add, ast.Sub)) and sign in "+-"
             kind = "wrong sign" if is_sign else "wrong operation"
-            yield TOKEN, kind, make_binary(left, sign, right)
+            yield TOKEN, kind, f"({ast.unparse(left)}) {sign} ({ast.unparse(right)})"
         yield TOKEN, "extra factor or term", left
         yield TOKEN, "extra factor or term", right
         yield TOKEN, "wrong order", ast.BinOp(right, op, left)
@@ -189,13 +171,13 @@ def _make_value_edits(node, text, parent, is_whole, vocabulary):
     yield FACTOR, "missing transpose", f"({text}).swapaxes(-1, -2)"
     is_factor = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if not is_factor:
-        yield from ((FACTOR, "missing factor", (sign, a))
-                    for a in vocabulary.operands for sign in "*/")
-        yield from ((FACTOR, "missing factor", f"({text}) {by}") for by in ("* 2", "/ 2"))
-        yield from ((DERIVATIVE, "missing factor (a derivative)", (sign, a))
+        yield from ((FACTOR, "missing factor", f"({text}) {sign} ({a})")
+                    for a in [*vocabulary.operands, "2"] for sign in "*/")
+        yield from ((DERIVATIVE, "missing factor (a derivative)", f"({text}) {sign} ({a})")
                     for a in vocabulary.derivatives for sign in "*/")
     if is_whole or not is_factor:
-        yield from ((TERM, "missing term", (sign, a)) for a in vocabulary.operands for sign in "+-")
+        yield from ((TERM, "missing term", f"({text}) {sign} ({a})")
+                    for a in vocabulary.operands for sign in "+-")
     yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
     is_power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
     if is_power or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
@@ -220,12 +202,11 @@ def _make_call_edits(node):
     if word in REDUCTIONS:
         named = {k.arg for k in node.keywords}
         own = node.args[:1] if is_library else []
-        for axis in AXES if "axis" not in named else ():
-            keyword = ast.keyword("axis", parse_expression(axis))
-            yield TOKEN, "wrong axis", ast.Call(func, own, [*node.keywords, keyword])
-        if "keepdims" not in named:
-            keyword = ast.keyword("keepdims", ast.Constant(True))
-            yield TOKEN, "wrong axis", ast.Call(func, node.args, [*node.keywords, keyword])
+        added = [*(("axis", axis, own) for axis in AXES), ("keepdims", "True", node.args)]
+        for name, text, args in added:
+            if name not in named:
+                keyword = ast.keyword(name, parse_expression(text))
+                yield TOKEN, "wrong axis", ast.Call(func, args, [*node.keywords, keyword])
         for i in range(len(node.keywords)):
             yield FACTOR, "wrong axis", ast.Call(func, node.args,
                                            node.keywords[:i] + node.keywords[i + 1 :])

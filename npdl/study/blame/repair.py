@@ -9,7 +9,6 @@ import ast
 import contextlib
 import functools
 import itertools
-import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +18,11 @@ from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATC
 from npdl.study.blame.vocabulary import make_vocabulary
 from npdl.study.trace.runs import restore_attributes, silence_warnings
 from npdl.study.trace.source import replace_line
-from npdl.study.trace.syntax import clone_tree, find_expressions
+from npdl.study.trace.syntax import clone_tree, find_expressions, parse_expression
 
 # These kinds of edits change the shape of a value.
 RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"          # the name that replaces the edited part in compiled expressions
-OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 RUN_COST = 1500         # a run of an edit spends this in addition to its computed values; a larger
                         # number allows fewer runs
 
@@ -128,8 +126,8 @@ class FixSearch:
         """Yield the edits (kind, new statement) of a rank, without those that can't be correct."""
         words, node = self.words(candidate.line), candidate.line.node
         if not candidate.is_argument:
-            yield from ((kind, new) for r, kind, new in edits.make_statement_edits(node)
-                        if r == rank)
+            yield from ((kind, clone_tree(ast.parse(new).body[0]))
+                        for r, kind, new in edits.make_statement_edits(node) if r == rank)
         expressions = {self.runs.watch.expressions[key[0]].node: key[0] for key in candidate.values}
         for part, is_value in find_expressions(node):
             if candidate.is_argument:                   # edit this argument alone
@@ -139,12 +137,13 @@ class FixSearch:
             number = expressions.get(part) if is_value else None
             allows = candidate.make_value_test(number) if number is not None \
                 and candidate.feasible is not None else None
-            test = allows and ValueTest(allows, words, part, self.budget)
+            test = allows and _make_edit_test(allows, words, part, self.budget)
             for inner, changes in edits.make_expression_edits(part, words):
                 for r, kind, new in changes:
                     if r == rank and (allows is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
-                        yield kind, clone_tree(node, inner, edits.build_node(inner, new))
+                        index = parse_expression(f"_[{new}]").slice     # `new` may be "i, :"
+                        yield kind, clone_tree(node, inner, index)
 
     def _make_vocabulary(self, line):
         """Return the Vocabulary for edits of a Statement, with variables recorded at or near it."""
@@ -162,49 +161,27 @@ def _is_correct(check):
         return check.compute_verdict().used is None
 
 
-class ValueTest:
-    """Tests edits of the expression `whole`: its new value must pass the function `allows`."""
+def _make_edit_test(allows, words, whole, budget):
+    """Return a function test(part, new), which decides if an edit of an expression may be right.
 
-    def __init__(self, allows, words, whole, budget):
-        self.allows, self.words, self.whole, self.budget = allows, words, whole, budget
-        self.holes, self.parts = {}, {}
+    test(part, new) returns True if the expression `whole` has a value that the function `allows`
+    accepts, after the source `new` replaces its part, a syntax node. A test spends some of the
+    budget. `words` is the Vocabulary.
+    """
+    space, shape = words.variables, allows.shape
 
-    def __call__(self, part, new):
-        """Return True if `whole` has an allowed value after `new` replaces the node `part`."""
-        self.budget.left -= RUN_COST / 50               # a test computes one expression only
-        shape, size = self.allows.shape, int(np.prod(self.allows.shape))
-        try:
-            with silence_warnings():
-                value = np.asarray(self._evaluate_edit(part, new), float)
-            return self.allows(value.reshape(shape) if value.size == size else
-                               np.broadcast_to(value, shape))
-        except Exception:                               # the edit doesn't fit the shapes
-            return False
+    @functools.cache                                    # compile once for all edits of a part
+    def compile_around(part):
+        text = ast.unparse(clone_tree(whole, part, ast.Name(HOLE, ast.Load())))
+        return compile(text, "edit", "eval")
 
-    def _evaluate_edit(self, part, new):
-        """Return the value of `whole` after `new` replaces the syntax node `part`."""
-        space = self.words.variables
-        if isinstance(part, ast.keyword):
-            return evaluate(clone_tree(self.whole, part, new), space)
-        if isinstance(new, tuple):                      # most edits are pairs: be fast
-            if part not in self.parts:
-                self.parts[part] = evaluate(clone_tree(part), space)
-            new = OPERATORS[new[0]](self.parts[part], self.words.values[new[1]])
-        else:
-            new = evaluate(clone_tree(edits.build_node(part, new)), space)
-        if part is self.whole:
-            return new
-        if part not in self.holes:
-            self.holes[part] = compile_expression(
-                clone_tree(self.whole, part, ast.Name(HOLE, ast.Load())))
-        return eval(self.holes[part], space | {HOLE: new})
+    def test(part, new):
+        budget.left -= RUN_COST / 50                    # a test computes one expression only
+        with contextlib.suppress(Exception), silence_warnings():    # a shape may not fit
+            value = eval(compile_around(part), space | {HOLE: eval(new, space)})
+            value = np.asarray(value, float)
+            return allows(value.reshape(shape) if value.size == np.prod(shape, dtype=int) else
+                          np.broadcast_to(value, shape))
+        return False
 
-
-def compile_expression(node):
-    """Return the code object of an expression's syntax tree."""
-    return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
-
-
-def evaluate(node, space):
-    """Return the value of an expression's syntax tree; `space` is {name: value} of variables."""
-    return eval(compile_expression(node), space)
+    return test

@@ -32,17 +32,12 @@ class Vocabulary:
 
     @functools.cached_property
     def derivatives(self):
-        """Return {source: value} of derivatives, roots and squares of the arrays and numbers."""
-        forms = [(a, f) for a, value in self.arrays.items() for f in DERIVATIVES
-                 if value.dtype.kind != "b"]
-        forms += [(n, f) for n in self.numbers for f in ROOTS]
-        found = {f"({form.format(a=a)})": self.evaluate(form.format(a=a)) for a, form in forms}
-        return {text: value for text, value in found.items()
-                if value is not None and np.isfinite(value).all()}
-
-    @functools.cached_property
-    def values(self):
-        return {**self.derivatives, **self.numbers, **self.arrays}
+        """Return the source of derivatives, roots and squares of the arrays and numbers."""
+        texts = [f"({form.format(a=a)})" for a, value in self.arrays.items()
+                 for form in DERIVATIVES if value.dtype.kind != "b"]
+        texts += [f"({form.format(a=n)})" for n in self.numbers for form in ROOTS]
+        return [text for text in dict.fromkeys(texts) if (
+            value := self.evaluate(text)) is not None and np.isfinite(value).all()]
 
     @property
     def operands(self):
@@ -109,15 +104,13 @@ def _add_values(found, texts):
     """
     seen = set()
     for text, value in texts.items():
-        if isinstance(value, (bool, np.bool_)) or value is None or (
+        if isinstance(value, bool) or not isinstance(
+                value, (int, float, np.number, np.ndarray)) or (
                 isinstance(value, int) and abs(value) > MAX_INTEGER):
             continue
-        is_number = isinstance(value, (int, float, np.number)) or isinstance(
-            value, np.ndarray) and value.ndim == 0
-        if is_number:
+        if np.ndim(value) == 0:
             key, kept = float(value), found.numbers
-        elif isinstance(value, np.ndarray) and 0 < value.size <= MAX_OPERAND \
-                and value.dtype.kind in "fiub":
+        elif 0 < value.size <= MAX_OPERAND and value.dtype.kind in "fiub":
             key, kept = (value.shape, value.tobytes()), found.arrays
         else:
             continue
