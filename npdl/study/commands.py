@@ -35,10 +35,11 @@ def parse_seconds(text):
 
 
 def _run_on_target(options, work):
-    """Return work(layer, inputs, options of forward) for the layer that the options name."""
+    """Return work(layer, *inputs, **options of forward) for the layer that the options name."""
     with time_limit(options.limit):
         try:
-            return work(*build_target(options.layer, options.input, options.set))
+            layer, inputs, keywords = build_target(options.layer, options.input, options.set)
+            return work(layer, *inputs, **keywords)
         except SystemExit as error:
             raise InputError(f"{options.layer} called sys.exit({error.code!r}); remove that call"
                              ) from error
@@ -83,7 +84,7 @@ def add_step(parser):
 
 def run_step(options):
     """Print all statements or write a page; return 0 if all gradients are right, else 1."""
-    walk = _run_on_target(options, lambda layer, inputs, keywords: step(layer, *inputs, **keywords))
+    walk = _run_on_target(options, step)
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
     is_right = bool(walk.finals) and all(row.right for row in walk.finals)
@@ -106,8 +107,7 @@ def add_blame(parser):
 
 def run_blame(options):
     """Print the report of the function `blame`; return 0 if all gradients are correct, else 1."""
-    report = _run_on_target(
-        options, lambda layer, inputs, keywords: blame(layer, *inputs, **keywords))
+    report = _run_on_target(options, blame)
     options.status = int(not report.right)
     print(report)
     return options.status

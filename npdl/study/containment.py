@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
 import sysconfig
@@ -61,6 +62,11 @@ def is_library_file(filename):
             or not {"site-packages", "dist-packages"}.isdisjoint(path.parts))
 
 
+def is_student_file(filename):
+    """Return True if a file belongs neither to npdl nor to a library."""
+    return not (is_library_file(filename) or filename.startswith(NPDL))
+
+
 @contextlib.contextmanager
 def time_limit(seconds, advice="; give more time with --limit, or smaller shapes with --input"):
     """Raise InputError if the block uses more than `seconds` of processor time.
@@ -70,7 +76,7 @@ def time_limit(seconds, advice="; give more time with --limit, or smaller shapes
     try:
         import signal
 
-        before = signal.signal(signal.SIGPROF, _Alarm())
+        before = signal.signal(signal.SIGPROF, functools.partial(_raise_timeout, itertools.count()))
         signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
     except (ImportError, AttributeError, ValueError):       # Windows, a browser, another thread
         yield
@@ -86,26 +92,20 @@ def time_limit(seconds, advice="; give more time with --limit, or smaller shapes
         signal.signal(signal.SIGPROF, before)
 
 
-class _Alarm:
-    """A signal handler that raises TimeLimitExceeded.
+def _raise_timeout(times, number, frame):
+    """Raise TimeLimitExceeded. This is a signal handler; `times` is an itertools.count.
 
     A bare `except:` may catch the exception, so it is raised again each second. The fourth time,
     the process ends.
     """
-
-    def __init__(self):
-        self.times = 0
-
-    def __call__(self, number, frame):
-        self.times += 1
-        frames = [*traceback.walk_stack(frame)][::-1]
-        where = format_location(" (at {}: an endless loop?)", frames)
-        if self.times > 3:
-            sys.stderr.write(f"the code did not finish in time{where}; an `except:` in it caught "
-                             "the time limit: write `except Exception:`\n")
-            sys.stderr.flush()
-            os._exit(2)
-        raise TimeLimitExceeded(where)
+    frames = [*traceback.walk_stack(frame)][::-1]
+    where = format_location(" (at {}: an endless loop?)", frames)
+    if next(times) >= 3:
+        sys.stderr.write(f"the code did not finish in time{where}; an `except:` in it caught "
+                         "the time limit: write `except Exception:`\n")
+        sys.stderr.flush()
+        os._exit(2)
+    raise TimeLimitExceeded(where)
 
 
 def describe_exception(error):
@@ -123,7 +123,7 @@ def format_location(text, frames):
     found = ""
     for frame, number in frames:
         name = frame.f_code.co_filename
-        if not (is_library_file(name) or name.startswith(NPDL)):
+        if is_student_file(name):
             found = text.format(f"{os.path.basename(name)}:{number}")
     return found
 

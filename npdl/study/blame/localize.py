@@ -58,7 +58,8 @@ class Candidate:
     gradient_of: str = ""       # the variable of forward whose gradient it should compute
     constant: set = field(default_factory=set)      # the keys of values that don't depend on the
                                                     # upstream gradient
-    free: object = None         # columns as in J for a second mistake, to be corrected as well
+    free: object = None         # columns as in J for a second mistake, to be corrected as well;
+                                # without one, it has no columns
     rest: str = ""              # a sentence on this second mistake
 
     @property
@@ -74,7 +75,12 @@ class Candidate:
     @property
     def num_unknowns(self):
         """Return the number of columns of the linear system, J and `free` together."""
-        return self.J.shape[1] + (0 if self.free is None else self.free.shape[1])
+        return self.J.shape[1] + self.free.shape[1]
+
+    def split_columns(self, matrix):
+        """Return {key: columns of the matrix that belong to this value}, as in J."""
+        ends = np.cumsum([value.size for value in self.values.values()])
+        return dict(zip(self.values, np.split(matrix, ends, axis=-1), strict=False))
 
     def make_value_test(self, number):
         """Return a function test(array), which decides if an expression may have this value.
@@ -85,16 +91,9 @@ class Candidate:
         """
         if self.J is None or set(self.values) <= self.constant:
             return None
-        at, own, first = 0, None, None
-        others = [] if self.free is None else [self.free]
-        for key, value in self.values.items():
-            columns = self.J[:, at : at + value.size]
-            at += value.size
-            if key[0] == number and first is None:
-                first, own = value, columns
-            elif key[0] == number:
-                others.append(columns)
-        free = np.concatenate(others, 1) if others else own[:, :0]
+        columns = [own for key, own in self.split_columns(self.J).items() if key[0] == number]
+        first = next(value for key, value in self.values.items() if key[0] == number)
+        own, free = columns[0], np.concatenate([self.free, *columns[1:]], 1)
         undo = np.linalg.pinv(free, rcond=ZERO)
         needed = self.residual - free @ (undo @ self.residual)
         effect = own - free @ (undo @ own)
@@ -244,7 +243,7 @@ def _measure_effects(runs, candidate):
                 columns.append(residual - runs.compute_residual(gradients))
         J = np.stack(columns, axis=1)
         if np.isfinite(J).all():
-            candidate.J, candidate.residual = J, residual
+            candidate.J, candidate.free, candidate.residual = J, J[:, :0], residual
 
 
 def _solve_candidate(localization, candidate):
@@ -262,18 +261,17 @@ def _solve_candidate(localization, candidate):
 
 def _set_expected_values(candidate, delta):
     """Set `expected` to the values plus delta, a vector with one entry for each column of J."""
-    candidate.expected = {}
-    for key, value in candidate.values.items():
-        own, delta = delta[: value.size], delta[value.size :]
-        candidate.expected[key] = value + own.reshape(value.shape)
+    candidate.expected = {
+        key: candidate.values[key] + own.reshape(candidate.values[key].shape)
+        for key, own in candidate.split_columns(delta).items()}
 
 
 def _set_status(localization, candidate):
     """Set `status` and `gradient_of` of a Candidate."""
     expressions, node = localization.runs.watch.expressions, candidate.line.node
     candidate.gradient_of = ""
-    statuses = [_find_status(localization, candidate, *item) for item in candidate.values.items()]
-    candidate.status = CORRECT if all(s == CORRECT for s in statuses) else min(statuses)
+    candidate.status = min(
+        _find_status(localization, candidate, *item) for item in candidate.values.items())
     parts = [expressions[key[0]].node for key in candidate.changed_keys]
     if candidate.status < CORRECT and (
             candidate.line in localization.forward_lines or is_pass_through(node, parts)
