@@ -1,7 +1,5 @@
 """blame: the incorrect line of a backward, the value that it should have, and a verified fix."""
 
-import ast
-
 import numpy as np
 import pytest
 
@@ -9,10 +7,11 @@ import npdl
 from npdl import Cache, Layer, Param, assert_right, blame
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl.study.check.samples import sample
+from npdl.study.blame import blame as blaming
 from tests.study.test_conventions import StateAndMemory, TupleOfGradients, make
-from tests.tools.blame_files import run_blame
+from tests.tools.blame_files import make_answer, run_blame
 
+HALF = "dh * (1 - h ** 2)", "dh * (1 - h)"
 X = np.random.default_rng(0).standard_normal((3, 4))
 TWO = '''
 import numpy as np
@@ -48,7 +47,7 @@ def test_a_correct_layer_is_correct(tmp_path):
 
 
 def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
-    report = asked(tmp_path, "dh * (1 - h ** 2)", "dh * (1 - h)")
+    report = asked(tmp_path, *HALF)
     assert (report.line, report.function, report.source) == (12, "net_backward",
                                                              "dz = dh * (1 - h)")
     said = str(report)
@@ -57,8 +56,6 @@ def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
                  f"  fix        {report.fix}", "verified: with this line, all gradients are",
                  "  wrong      gradients of input x (relative error "):
         assert part in said
-    text = TWO.replace("dh * (1 - h ** 2)", "dh * (1 - h)")
-    assert run_blame(text.replace("dz = dh * (1 - h)", report.fix), tmp_path).right
     with pytest.raises(AssertionError, match="incorrect line"):
         assert_right(Scaled(2.0), X)
 
@@ -68,14 +65,10 @@ def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
     ("x.T @ dz", "x.T @ dh"), ("dx, dW", "dW, dx"), ("dh * (1 - h ** 2)", "dh * h ** 2")])
 def test_a_mistake_is_named_with_a_fix_that_can_be_pasted(tmp_path, old, new):
     text = TWO.replace(old, new)
-    report = run_blame(text, tmp_path)
-    wrong = [n for n, pair in enumerate(zip(text.split("\n"), TWO.split("\n"), strict=True), 1)
-             if pair[0] != pair[1]]
-    assert [report.line] == wrong and report.verified
-    lines = text.split("\n")
-    lines[report.line - 1] = f"    {report.fix}"
-    ast.parse(report.fix.removeprefix("return "))
-    assert run_blame("\n".join(lines), tmp_path).right
+    wrong, = (n for n, pair in enumerate(zip(text.split("\n"), TWO.split("\n"), strict=True), 1)
+              if pair[0] != pair[1])
+    answer = make_answer(text, wrong, tmp_path)
+    assert answer.on_line and answer.is_true
 
 
 @pytest.mark.parametrize("wrong", ["dh", "dh * (1 - h)", "dh * h", "dh * np.cos(h)"])
@@ -98,14 +91,17 @@ def test_a_derivative_that_is_left_out_or_wrong_is_the_fix(tmp_path, wrong):
     (("(4, 3)", "(40, 3)", "    dx = dz @ W.T",
       "    dx = dz @ W.T + (np.arange(120).reshape(40, 3) == 61) * dz[0, 0] ** 2"), 15, None,
      ["differs in 1 of"]),
+    # an integer that NumPy can't square
+    (("import numpy as np", "import numpy as np\nMOST = 2**62", *HALF), 13, None,
+     ["verified: with"]),
     # exceptions
     (("dz @ W.T", "dz @ W"), 15, "dx = dz @ W.T", ["raised     ValueError", "verified: with"]),
     (("dW = x.T @ dz", "dW = missing(x)"), 13, None,
      ["this line raises an exception:", "NameError"]),
     (("    dh = 2 * dy * h", "    raise NotImplementedError('yours')"), 11, "",
      ["not written yet", "yours"]),
-    (("np.tanh(x @ W + b)", "np.tanh(x @ W.shape + b)"), 0, "",
-     ["not checked:", "sample()", ":7"])])
+    (("np.tanh(x @ W + b)", "np.tanh(np.mean(x, axis=5))"), 0, "",     # raised in NumPy's file
+     ["not checked:", "sample()", ".py:7, `h ="])])
 def test_the_answer_names_a_line_and_says_what_is_known(tmp_path, changes, line, fix, words):
     report = asked(tmp_path, *changes)
     assert report.line == line and (fix is None or report.fix == fix), report
@@ -208,14 +204,33 @@ class Scaled(Layer):
         return dx
 
 
-def test_a_mistake_that_a_starting_value_hides_is_found():
-    class Hidden(Scaled):
-        def backward(self, dy, cache):
-            self.w.grad += (dy * cache.x).sum(0)
-            return dy
+def test_a_search_has_time_after_a_long_check(tmp_path, monkeypatch):
+    monkeypatch.setattr(blaming, "SECONDS", 0.0)
+    assert asked(tmp_path, *HALF).verified
+    monkeypatch.setattr(blaming, "SEARCH_SECONDS", 0.0)
+    assert "the search reached its limit of time or work" in str(asked(tmp_path, *HALF))
 
-    report = blame(Hidden(), X)
+
+def hide_factor(self, dy, cache):
+    self.w.grad += (dy * cache.x).sum(0)
+    return dy
+
+
+def write_into_upstream(self, dy, cache):
+    self.w.grad += (dy * cache.x).sum(0)
+    dy *= self.w.data
+    return dy
+
+
+def test_a_mistake_that_a_starting_value_hides_is_found():
+    report = blame(make(Scaled, backward=hide_factor), X)
     assert report.source == "return dy" and report.fix == "return dy * self.w.data"
+
+
+def test_what_no_gradient_shows_is_a_side_effect():
+    report = blame(make(Scaled, backward=write_into_upstream), X)
+    assert report.kind == "side effect" and not report.right
+    assert "although every gradient agrees" in str(report)
 
 
 def test_a_backward_may_take_all_gradients_or_the_first_alone():
@@ -252,18 +267,6 @@ def test_npdls_own_rejection_of_inputs_is_raised():
         blame(object(), X)
 
 
-def test_what_no_gradient_shows_is_a_side_effect():
-    class Writes(Scaled):
-        def backward(self, dy, cache):
-            self.w.grad += (dy * cache.x).sum(0)
-            dy *= self.w.data
-            return dy
-
-    report = blame(Writes(), X)
-    assert report.kind == "side effect" and not report.right
-    assert "although every gradient agrees" in str(report)
-
-
 def test_other_inputs_are_tried_where_the_given_ones_show_nothing():
     class OneSide(Layer):
         def forward(self, x):
@@ -278,31 +281,8 @@ def test_other_inputs_are_tried_where_the_given_ones_show_nothing():
 
 
 def test_a_mistake_in_a_loop_names_the_loop_variables(tmp_path):
-    report = asked(tmp_path, text='''
-import numpy as np
-def run_sample():
-    return np.random.default_rng(0).standard_normal((3, 4)),
-def run_forward(x):
-    h, hs = np.zeros(4), []
-    for t in range(3):
-        h = np.tanh(h + x[t])
-        hs.append(h)
-    return h, hs
-def run_backward(dh, hs):
-    dx = np.zeros((3, 4))
-    for t in (2, 1, 0):
-        dz = dh * (1 - hs[t])
-        dx[t] = dz
-        dh = dz
-    return dx
-''')
-    assert report.line == 14 and ", first at t = 2" in str(report) and report.verified
-
-
-def test_a_huge_integer_of_the_file_does_not_stop_the_search(tmp_path):
-    report = asked(tmp_path, "import numpy as np", "import numpy as np\nMOST = 2**62",
-                   "dh * (1 - h ** 2)", "dh * (1 - h)")
-    assert report.verified and report.line == 13
+    report = asked(tmp_path, "dhs[t] + dh,", "dhs[t] - dh,", text=LOOP)
+    assert report.line == 26 and ", first at t = 1" in str(report) and report.verified
 
 
 def test_a_notebook_shows_html_and_escapes_the_source(tmp_path):
@@ -321,14 +301,3 @@ def test_the_command_and_its_exit_statuses(tmp_path, capsys):
     assert main(["blame", f"{path}:net"]) == 1 and "db = dz.sum(0)" in capsys.readouterr().out
     assert main(["blame", f"{path}:nothing"]) == 2
     assert main(["blame", "LSTMCell"]) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["GPT", "LSTMSeq2Seq", "AttentiveRNN", "Llama"])
-def test_an_answer_takes_at_most_ten_seconds(name):
-    import time
-
-    from npdl.study.check.samples import find_layer_classes
-    layer, inputs, options = sample(find_layer_classes()[name])
-    start = time.process_time()
-    assert blame(layer, *inputs, **options).right and time.process_time() - start < 10

@@ -23,22 +23,29 @@ import numpy as np
 
 from npdl.errors import NpdlError
 from npdl.study.blame.exceptions import blame_exception, blame_raised
-from npdl.study.blame.inputs import make_validation_checks, minimise_inputs, record_part_calls
+from npdl.study.blame.inputs import (
+    make_other_inputs,
+    make_validation_checks,
+    minimise_inputs,
+    record_part_calls,
+)
 from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
-from npdl.study.blame.no_fault import blame_no_fault
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import REMAINS, Blame, add_values, make_blame
-from npdl.study.check.adapters import Uncheckable, as_layer
+from npdl.study.check.adapters import Uncheckable, as_layer, get_original
+from npdl.study.check.side_effects import find_side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import add_note_on_timeout, format_exception, is_npdl_class
 from npdl.study.trace.runs import Budget, Runs, silence_warnings
 from npdl.study.trace.source import replace_line
+from npdl.study.trace.statements import describe_function
 
 WORK = 9_000_000        # the number of values that a search may compute; `step` has the same limit.
                         # A larger number finds more, but takes longer
 SECONDS = 7.0           # limit of a search in seconds of processor time, reached on slow machines
                         # only; a larger number finds more there, but answers later
+SEARCH_SECONDS = 2.0    # a search has at least this time, even if the check before it took SECONDS
 
 
 def blame(layer, *inputs, **options):
@@ -55,8 +62,6 @@ def blame(layer, *inputs, **options):
     except Exception as error:
         if isinstance(error, NpdlError) and is_npdl_class(type(layer)):
             raise
-        if isinstance(error, Uncheckable):
-            return Blame(False, kind="unchecked", diagnosis=str(error))
         return blame_exception(layer, error)
     return blame_subject(subject)
 
@@ -88,13 +93,69 @@ def blame_subject(subject, other_inputs=True, budget=None):
     with silence_warnings():
         result = check_gradients(subject)
         if result.used is None:
-            return blame_no_fault(result, blame_subject if other_inputs else None, budget)
-        if isinstance(result.error, NotImplementedError):
+            return _blame_no_fault(result, other_inputs, budget)
+        if isinstance(result.error, (NotImplementedError, Uncheckable)):
             return blame_exception(subject.layer, result.error, result.notes, in_backward=True)
-        if isinstance(result.error, Uncheckable):
-            return make_blame(result, kind="unchecked", diagnosis=str(result.error))
+        budget.seconds = max(budget.seconds, budget.elapsed + SEARCH_SECONDS)
         with add_note_on_timeout(lambda: _describe_errors(result)):
             return _find_line(result, budget)
+
+
+def _blame_no_fault(checked, other_inputs, budget):
+    """Return the Blame for a Verdict (the result of gradcheck) without a wrong gradient.
+
+    The answer is that the layer is correct, that it could not be checked, or that a gradient is
+    wrong for other inputs. These are tried if `other_inputs` is True, within the budget.
+    """
+    rows = checked.rows
+    if checked.questions:
+        return _blame_question(checked)
+    if checked.check.is_all_zero or not any(row.right for row in rows):
+        why = "every gradient is 0 for these inputs" if checked.check.is_all_zero else "; ".join(
+            dict.fromkeys(row.reason for row in rows)) or "no parameter and no float input"
+        return make_blame(checked, kind="unchecked",
+                         diagnosis=f"nothing was checked: {why}. Give other inputs")
+    for words, inputs, draw in make_other_inputs(checked.subject) if other_inputs else ():
+        if budget.is_spent:
+            break
+        try:
+            other = checked.subject.copy_with_inputs(inputs, draw)
+            finite = all(np.isfinite(array).all() for array in other.outputs())
+            report = blame_subject(other, False, budget) if finite else None
+        except Exception:                               # the layer doesn't accept such inputs
+            continue
+        if report and report.error is None and any(row.right is False for row in report.rows):
+            report.notes.insert(0, words)
+            return report
+    faults = find_side_effects(checked.check) if other_inputs else ()
+    if faults:
+        return make_blame(checked, kind="side effect", diagnosis="; ".join(faults))
+    doubtful = [f"gradient of {row.name} is {row.inconclusive_text}"
+                for row in rows if row.right is None]
+    if doubtful:
+        return make_blame(checked, kind="unchecked", diagnosis=(
+            f"the {'; the '.join(doubtful)}. All other entries are correct. Give other inputs"))
+    return Blame(True, rows, checked.notes)
+
+
+def _blame_question(checked):
+    """Return the Blame for a Verdict that has questions to the author of the layer."""
+    line = _find_return_line(checked.subject)
+    if line and not line.is_return and not any(row.right for row in checked.rows):
+        return make_blame(checked, line, diagnosis="backward returns nothing: a return is missing")
+    return make_blame(checked, line, kind="unchecked", diagnosis=(
+        f"{'; '.join(checked.questions)}. All other gradients are correct"))
+
+
+def _find_return_line(subject):
+    """Return the last return statement of backward, a Statement.
+
+    If backward has no return, this is its last statement. Without its source, it is None.
+    """
+    code = getattr(get_original(subject.layer).backward, "__code__", None)
+    watched = code and describe_function(code)
+    lines = watched.lines if watched else []
+    return ([line for line in lines if line.is_return] or lines or [None])[-1]
 
 
 def _describe_errors(result):
@@ -119,7 +180,7 @@ def _find_line(result, budget):
             return part
         if part:
             runs.budget = Budget(budget.left / 2, (budget.seconds - budget.elapsed) / 2)
-        report, _ = _blame_lines(result, small, runs)
+        report = _blame_lines(result, small, runs)
     except Exception as error:                          # code that can't be instrumented
         report = make_blame(result, diagnosis="the search for the line failed: "
                                               + format_exception(error))
@@ -127,15 +188,15 @@ def _find_line(result, budget):
 
 
 def _blame_lines(result, small, runs):
-    """Search for the incorrect line; return (Blame, Fix or None).
+    """Search for the incorrect line, check its fix, and return the Blame.
 
     `result` is the Verdict on the student's inputs, and `small` on the inputs of `runs`.
     """
-    report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
+    report = blame_raised(result, runs) if result.error is not None else _blame_wrong(
         result, small, runs)
-    if fix and not report.verified:
-        confirm_fix(result, report, fix, runs.budget)
-    return report, fix
+    if report.edit and not report.verified:
+        confirm_fix(result, report, runs.budget)
+    return report
 
 
 def _blame_part(whole, runs):
@@ -148,10 +209,10 @@ def _blame_part(whole, runs):
             found = check_gradients(Subject(as_layer(part), inputs))
             if found.error is not None or not found.wrong:
                 continue
-            report, fix = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
+            report = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
             names = wrong = {row.name for row in whole.wrong}
-            if fix and report.verified:
-                with replace_line(fix.line, fix.node):
+            if report.verified:
+                with replace_line(report.edit.line, report.edit.node):
                     wrong = {row.name for row in check_gradients(whole.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
@@ -162,31 +223,31 @@ def _blame_part(whole, runs):
 
 
 def _blame_wrong(result, small, runs):
-    """Find the line that makes a gradient wrong. Return its Blame, and a Fix or None.
+    """Find the line that makes a gradient wrong, and return its Blame.
 
     The search tries to correct all gradients by changing one statement, and then by changing two.
     """
     runs.set_truth({row.name for row in small.wrong})
     localization = localize(runs)
     if fixes := FixSearch(localization, make_validation_checks(small.check)).find_fixes():
-        return _blame_with_fixes(result, localization, fixes), fixes[0]
+        return _blame_with_fixes(result, localization, fixes)
     if localization.partial_candidates:
-        return _blame_without_fix(result, localization, localization.partial_candidates[0]), None
+        return _blame_without_fix(result, localization, localization.partial_candidates[0])
     feasible = localization.feasible_candidates
     likely = [c for c in feasible if c.status < PASSED] or [
         c for c in feasible if c.status == CORRECT and c.values[c.changed_key].any()]
     passed = [c for c in feasible if c.status == PASSED]
     if not likely + passed:
-        return _blame_without_candidate(result, localization), None
+        return _blame_without_candidate(result, localization)
     named = passed[-1] if not likely else min(likely, key=lambda c: (
         max(c.status, CONSTANT), not c.unique, localization.sort_key(c)))
-    return _blame_without_fix(result, localization, named), None
+    return _blame_without_fix(result, localization, named)
 
 
 def _blame_with_fixes(result, localization, fixes):
     """Return the Blame with the first Fix, and with a Fix of another line as an alternative."""
     best = fixes[0]
-    report = make_blame(result, best.line, best, alternatives=tuple(
+    report = make_blame(result, best.line, edit=best, alternatives=tuple(
         (fix.line.first_line, fix.text) for fix in fixes[1:2]
         if fix.line.function is best.line.function and fix.line is not best.line))
     if best.candidate.rest:
@@ -212,18 +273,20 @@ def _blame_without_candidate(result, localization):
         np.array_equal(value, computed[name]) for value in c.values.values()
         for name in localization.wrong if computed[name].shape != truth[name].shape)]
     if not misshapen:
-        return make_blame(result, diagnosis="more than one line may be wrong: no change of a "
-                                            "single line corrects a gradient")
+        return make_blame(result, diagnosis=(
+            "the search reached its limit of time or work; check each part of the layer alone"
+            if localization.runs.budget.is_spent else
+            "more than one line may be wrong: no change of a single line corrects a gradient"))
     first = min(misshapen, key=lambda c: (c.status == PASSED, c.order))
     return make_blame(result, first.line,
                       diagnosis="the gradient that this line computes has the wrong shape")
 
 
-def confirm_fix(result, report, fix, budget):
+def confirm_fix(result, report, budget):
     """Check the fixed layer on the student's and on other inputs. Set `verified` if it is right."""
-    with replace_line(fix.line, fix.node):
+    with replace_line(report.edit.line, report.edit.node):
         again = check_gradients(result.subject)
-        then = blame_no_fault(again, blame_subject, budget) if again.used is None else None
+        then = _blame_no_fault(again, True, budget) if again.used is None else None
     if then is not None and (then.right or then.kind == "unchecked"):
         report.verified = "verified: with this line, all gradients " + (
             "that could be compared " * bool(result.questions)) + "are correct"

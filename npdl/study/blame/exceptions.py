@@ -10,7 +10,7 @@ from npdl.study.blame.localize import Candidate, Localization, record_backward
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import Blame, describe_line, make_blame, shorten_path
 from npdl.study.check.adapters import Uncheckable
-from npdl.study.containment import NPDL, format_exception
+from npdl.study.containment import NPDL, format_exception, is_student_file
 from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
 from npdl.study.trace.statements import describe_function, find_reads, find_writes
 from npdl.study.trace.syntax import find_names
@@ -21,10 +21,10 @@ ADVICE = ("forward must run to its end before backward can be checked. Does the 
 
 
 def blame_raised(checked, runs):
-    """Find the line that made backward raise an exception. Return its Blame, and a Fix or None."""
+    """Find the line that made backward raise an exception, and return its Blame."""
     trail = list(_walk_traceback(checked.error, runs.watch))
     if not trail:
-        return blame_exception(checked.subject.layer, checked.error, checked.notes), None
+        return blame_exception(checked.subject.layer, checked.error, checked.notes)
     trail = [step for step in trail if step[0].function.file == runs.watch.main_file] or trail
     frames = record_backward(runs)[1]
     frames |= {(one.expressions[-1], 0): held for one, held in trail[::-1] if one.expressions}
@@ -37,13 +37,13 @@ def blame_raised(checked, runs):
         for one in lines:
             fix = search.find_fix(Candidate(one), rank)
             if fix is not None:
-                return make_blame(checked, fix.line, fix), fix
+                return make_blame(checked, one, fix)
     raised, held = trail[0]
     read = describe_arrays(raised, held)
     read = f"line {raised.first_line} {f'reads {read}' if read else 'raised the exception'}"
     if line is not raised:
         read = f"this line causes the exception; {read}"
-    return make_blame(checked, line, kind="raised", diagnosis=read), None
+    return make_blame(checked, line, kind="raised", diagnosis=read)
 
 
 def blame_exception(layer, error, notes=(), in_backward=False):
@@ -52,17 +52,17 @@ def blame_exception(layer, error, notes=(), in_backward=False):
     For NotImplementedError the kind is "blank": the code isn't written yet. For every other
     exception the kind is "unchecked", because the inputs may be wrong.
     """
-    line = _find_innermost_line(error)
+    kind, line, text = "unchecked", _find_innermost_line(error), str(error)
     if isinstance(error, NotImplementedError):
+        kind = "blank"
         name = "backward(self, dout, cache)" if in_backward else "forward(self, x)"
         text = format_exception(error).partition(": ")[2] or (
             "write this function" if line else f"{type(layer).__name__} has no {name} yet")
-        return Blame(False, notes=list(notes), error=error, kind="blank", diagnosis=text,
-                     **(describe_line(line) if line else {}))
-    at = f" at {shorten_path(line.function.file)}:{line.first_line}, `{line.text}`" if line else ""
-    advice = "" if isinstance(error, Uncheckable) else f". {ADVICE}"
-    return Blame(False, notes=list(notes), error=error, kind="unchecked",
-                 diagnosis=f"{format_exception(error)}{at}{advice}")
+    elif not isinstance(error, Uncheckable):
+        at = line and f" at {shorten_path(line.function.file)}:{line.first_line}, `{line.text}`"
+        text = f"{format_exception(error)}{at or ''}. {ADVICE}"
+    return Blame(False, notes=list(notes), kind=kind, diagnosis=text, error=error,
+                 **describe_line(line if kind == "blank" else None))
 
 
 def _find_innermost_line(error):
@@ -70,7 +70,7 @@ def _find_innermost_line(error):
     found = [(frame.f_code.co_filename, watched.find_line(number))
              for frame, number in traceback.walk_tb(error.__traceback__)
              if (watched := describe_function(frame.f_code))]
-    own = [line for file, line in found if not file.startswith(NPDL)]
+    own = [line for file, line in found if is_student_file(file)]
     inside = [line for file, line in found if file.startswith(f"{NPDL}layers")]
     return (own or inside or [None])[-1]
 

@@ -1,19 +1,23 @@
-"""Make smaller inputs for the search, other inputs to validate a fix, and inputs of sublayers."""
+"""Make smaller inputs for a search, other inputs for a check or a fix, and inputs of sublayers."""
 
 import contextlib
 import copy
+import functools
 
 import numpy as np
 
-from npdl.study.check.adapters import get_forward, get_original
+from npdl.study.check.adapters import FunctionPair, get_forward, get_original
 from npdl.study.check.verdicts import Check
 from npdl.study.trace.watch import run_profiled
-from npdl.study.trees import is_float, leaves, map_leaves
+from npdl.study.trees import is_equal, is_float, leaves, map_leaves
 
 ENOUGH = 64             # inputs with more entries than this are cut; a larger number makes the
                         # search slower
 SHORT = (2, 3, 4)       # an axis is cut to the first of these lengths that still shows the mistake;
                         # larger lengths make the search slower
+FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by each of these, to reach
+                                        # other branches of np.maximum or of an if statement; more
+                                        # factors find more mistakes, but answer later
 
 
 def minimise_inputs(checked):
@@ -72,6 +76,46 @@ def make_validation_checks(check):
             if all(np.shape(found.get(name, a)) == a.shape for name, a in one.arrays.items()):
                 kept.append(one)
     return [*kept, check]
+
+
+def make_other_inputs(subject):
+    """Yield other inputs on which to check a Subject, as tuples (words, inputs, draw).
+
+    words   a sentence, such as "all gradients are correct .., but not for other parameters"
+    inputs  the arguments of forward
+    draw    a number to add to the seed of the random parameters; 0 gives the same parameters
+    """
+    given = "all gradients are correct for the given inputs, but not for "
+    if subject.params:
+        yield f"{given}other parameters", subject.inputs, 1
+    changes = {"a repeated id, or another mask": _change_last_entry}
+    if not isinstance(get_original(subject.layer), FunctionPair):
+        changes["a second row"] = functools.partial(_double_axis, axis=0)
+        changes["a second time step"] = functools.partial(_double_axis, axis=1)
+    for factor in FACTORS:
+        changes[f"the float inputs times {factor:g}"] = lambda a, by=factor: (
+            a * by if is_float(a) else a)
+    for words, change in changes.items():
+        inputs = map_leaves(subject.inputs, lambda a, change=change: change(a) if isinstance(
+            a, np.ndarray) else a)
+        if not is_equal(inputs, subject.inputs):
+            yield given + words, inputs, 0
+
+
+def _change_last_entry(array):
+    """Return ids whose last id is set to the first one, or a mask whose last entry is inverted."""
+    if array.dtype.kind not in "iub" or array.size < 2:
+        return array
+    array = array.copy()
+    array.flat[-1] = array.flat[0] if array.dtype.kind in "iu" else not array.flat[0]
+    return array
+
+
+def _double_axis(array, axis):
+    """Extend an axis of length 1 to length 2 and return the array; other arrays don't change."""
+    if array.ndim < axis + 2 or array.shape[axis] != 1:
+        return array
+    return np.concatenate([array, 2 * array], axis)
 
 
 def record_part_calls(runs):

@@ -37,6 +37,7 @@ class Blame:
     fix           a statement that replaces the incorrect one, or ""
     verified      a sentence that says which gradients are correct with the fix, or ""
     alternatives  pairs (line, fix), each of which would correct all gradients instead
+    edit          the Fix (npdl.study.blame.repair) whose text is `fix`, or None
     error         the exception that the code raised, or None
     """
 
@@ -56,6 +57,7 @@ class Blame:
     fix: str = ""
     verified: str = ""
     alternatives: tuple = ()
+    edit: object = None
     error: object = None
 
     @property
@@ -94,17 +96,18 @@ class Blame:
         return f'<pre style="border-left:.4em solid {colour};padding:.2em .8em">{text}</pre>'
 
 
-def make_blame(checked, line=None, fix=None, **fields):
+def make_blame(checked, line=None, edit=None, **fields):
     """Make a Blame from gradcheck's Verdict, the incorrect Statement, a Fix and other fields."""
-    fields |= describe_line(line) if line else {}
-    fields |= {"fix": fix.text, "diagnosis": fix.kind} if fix else {}
+    fields |= describe_line(line)
+    fields |= {"edit": edit, "fix": edit.text, "diagnosis": edit.kind} if edit else {}
     return Blame(False, checked.rows, checked.notes, error=checked.error, **fields)
 
 
 def describe_line(line):
-    """Return the fields file, function, line and source of a Blame for a Statement, as a dict."""
-    return {"file": line.function.file, "function": line.function.qualname, "line": line.first_line,
-            "source": line.source}
+    """Return the fields of a Blame that name a Statement, as a dict; for None, this is {}."""
+    return {} if line is None else {
+        "file": line.function.file, "function": line.function.qualname, "line": line.first_line,
+        "source": line.source}
 
 
 def add_values(report, localization, candidate):
