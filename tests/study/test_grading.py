@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -22,8 +21,10 @@ from tests.study.test_homework import solve
 
 SEALED = sandbox.can_restrict_system_calls()
 LINEAR = Exercise("Linear")
-RIGHT = solve(LINEAR.format_file(), LINEAR)
+RIGHT = solve("Linear")
+WRONG = solve("Linear", "self.b.grad += ", "self.b.grad += 2 * ")
 FULL = "5 of 5"
+GRADE = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
 
 
 def instead(*lines):
@@ -33,30 +34,21 @@ def instead(*lines):
     return RIGHT.replace(head, head + "".join(f"        {line}\n" for line in lines))
 
 
-@pytest.fixture(scope="module")
-def homework(tmp_path_factory):
-    """Return ({name: Exercise}, its folder)."""
-    folder = tmp_path_factory.mktemp("homework") / "given"
-    return write_homework(folder, ["Linear"]), folder
-
-
-def grade(tmp_path, homework, seconds=20.0, **files):
+def grade(tmp_path, seconds=20.0, **files):
     """Return {submission: Grade of Linear} of {submission: text or bytes of linear.py}."""
     for name, text in files.items():
         (tmp_path / "class" / name).mkdir(parents=True)
         (tmp_path / "class" / name / "linear.py").write_bytes(
             text if isinstance(text, bytes) else text.encode())
-    grader = Grader(homework[0], SEALED, seconds)
+    grader = Grader({"Linear": LINEAR}, SEALED, seconds)
     grades = grade_class(tmp_path / "class", grader, tmp_path / "grades")
     return {name: theirs["Linear"] for name, theirs in grades.items()}
 
 
-def test_grades_csv_and_feedback(tmp_path, homework, capsys):
-    wrong = RIGHT.replace("self.b.grad += ", "self.b.grad += 2 * ")
+def test_grades_csv_and_feedback(tmp_path, capsys):
     renamed = RIGHT.replace("dy_rows", "upstream").replace("# dx", "# my own").replace(
         '        check_gradient(dy, (*cache.shape[:-1], E), "Linear")\n', "")
-    grade(tmp_path, homework, ada=RIGHT, ben=wrong, blank=LINEAR.format_file(),
-          **{"=SUM(1)": renamed})
+    grade(tmp_path, ada=RIGHT, ben=WRONG, blank=LINEAR.format_file(), **{"=SUM(1)": renamed})
     assert {"ben: 2 of 5", "blank: 0 of 5"} <= {*capsys.readouterr().out.split("\n")}
     content = (tmp_path / "grades" / "grades.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
@@ -80,9 +72,9 @@ def tried(*attempts, error):
 
 
 @pytest.mark.skipif(not SEALED, reason="needs seccomp")
-def test_a_submission_cannot_reach_files_network_or_processes(tmp_path, homework):
+def test_a_submission_cannot_reach_files_network_or_processes(tmp_path):
     target = tmp_path / "grades" / "written"
-    [one] = grade(tmp_path, homework, attacks=tried(
+    [one] = grade(tmp_path, attacks=tried(
         f"open({str(target)!r}, 'w').write('5 of 5')",
         f"open({LINEAR.cls.backward.__code__.co_filename!r}).read()",
         "import os; os.listdir('/')",
@@ -101,9 +93,9 @@ CENTRAL = instead(
 
 
 @pytest.mark.slow
-def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_path, homework):
+def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_path):
     grades = grade(
-        tmp_path, homework, seconds=8.0,
+        tmp_path, seconds=8.0,
         endless=instead("while True: pass"),
         memory=instead("x = bytearray(1 << 40)"),
         prints=instead("import os", "os.write(1, b'linear: 5 of 5')", "raise SystemExit(0)"),
@@ -118,9 +110,9 @@ def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_pa
     assert "relative error" in reasons["differences"]
 
 
-def test_npdls_own_answer_is_not_in_the_process(tmp_path, homework):
+def test_npdls_own_answer_is_not_in_the_process(tmp_path):
     grades = grade(
-        tmp_path, homework,
+        tmp_path,
         inherits=instead("return super().backward(dy, cache)"),
         attempts=tried(
             "import npdl.layers.linear as own; own.Linear.backward(self, dy, cache)",
@@ -133,10 +125,10 @@ def test_npdls_own_answer_is_not_in_the_process(tmp_path, homework):
     assert "npdl's own answer is not available" in format_reasons(grades["inherits"].points)[0]
 
 
-def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homework):
+def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
     prints = "from npdl import blame, gradcheck\n" + instead(
         "import os; print(1); os.write(1, b'1'); os.write(2, b'1')")
-    grades = grade(tmp_path, homework, utf16=RIGHT.encode("utf-16"),
+    grades = grade(tmp_path, utf16=RIGHT.encode("utf-16"),
                    bom=prints.encode("utf-8-sig"), syntax=instead("x = = 1"),
                    missing="import no_such_module\n" + RIGHT,
                    float32=RIGHT.replace("reshape(-1, E)", "reshape(-1, E).astype('float32')"))
@@ -147,7 +139,7 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homewo
     assert "converted to float32?" in grades["float32"].points["gradient of x"]
 
 
-def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
+def test_folders_zips_canvas_files_and_notebooks(tmp_path):
     folder = tmp_path / "class"
     files = {"deep/work/linear.py": RIGHT, "deep/.venv/linear.py": "", "twice/a/linear.py": RIGHT,
              "twice/b/linear.py": "other", "notebook/linear.ipynb": "{}", "empty/linear.txt": "",
@@ -159,7 +151,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
         archive.writestr("work\\linear.py", RIGHT)
         archive.writestr("__MACOSX/linear.py", "")
     (folder / "broken.zip").write_bytes(b"PK")
-    found = grade_class(folder, Grader(homework[0], SEALED), tmp_path / "grades")
+    found = grade_class(folder, Grader({"Linear": LINEAR}, SEALED), tmp_path / "grades")
     points = {name: str(total_grade(grades)) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
@@ -194,18 +186,17 @@ def test_untrusted_answers_are_validated(content, found):
 
 
 @pytest.fixture
-def folders(tmp_path, monkeypatch, homework):
+def folders(tmp_path, monkeypatch):
     """Work in a folder with a homework and a class of one."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(homework[1], "homework")
+    write_homework("homework", ["Linear"])
     Path("class/ada").mkdir(parents=True)
     Path("class/ada/linear.py").write_text(RIGHT)
 
 
 def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeypatch, capsys):
     monkeypatch.setattr(commands, "can_restrict_system_calls", lambda: False)
-    line = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
-    assert main(line) == 0
+    assert main(GRADE) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("note: submissions run without") and said[1] == "ada: 5 of 5"
 
@@ -214,7 +205,7 @@ def test_the_last_line_counts_the_submissions_that_cannot_be_graded(folders, cap
     for number in range(11):
         Path(f"class/notebook{number:02}").mkdir()
         Path(f"class/notebook{number:02}/linear.ipynb").touch()
-    assert main(["homework", "grade", "class", "--homework", "homework", "--out", "grades"]) == 2
+    assert main(GRADE) == 2
     assert "notebook08 and 2 more can't be graded" in capsys.readouterr().err
 
 
@@ -243,7 +234,7 @@ def test_gradescope_zip_grades_in_its_folders(tmp_path, folders):
     assert set(modes.values()) == {0o755}
     for folder in (submission, tmp_path / "auto" / "results", source / "venv" / "bin"):
         folder.mkdir(parents=True)
-    (submission / "linear.py").write_text(RIGHT.replace("self.b.grad += ", "self.b.grad += 2 * "))
+    (submission / "linear.py").write_text(WRONG)
     (tmp_path / "auto" / "run_autograder").write_bytes((source / "run_autograder").read_bytes())
     python = source / "venv" / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')

@@ -1,7 +1,6 @@
 """Homework folders: what is handed out, and its tests at home."""
 
 import ast
-import inspect
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 from npdl.__main__ import main
 from npdl.study.check.samples import find_layer_classes
 from npdl.study.homework.answers import award_points, load_class, run_layers
-from npdl.study.homework.exercise import Exercise
+from npdl.study.homework.exercise import Exercise, copy_method
 from npdl.study.homework.handout import LAYERS, write_homework
 from npdl.study.homework.home import find_problems
 
@@ -20,45 +19,50 @@ ROOT = Path(__file__).parents[2]
 EVERY = list(find_layer_classes())
 
 
-def solve(text, exercise):
-    """Return the text of an exercise with npdl's own source in the place of each blank."""
+def solve(name, *changes):
+    """Return an exercise with npdl's own source in the place of each blank, and with changes.
+
+    `changes` are texts that alternate: old, new, old, new.
+    """
+    exercise = Exercise(name)
+    text = exercise.format_file()
     for blank in exercise.methods:
-        method = getattr(exercise.cls, blank)
         function = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)
                         and n.name == blank)
         lines = text.splitlines()
-        owner = method.__qualname__.partition(".")[0]
-        lines[function.lineno - 1 : function.end_lineno] = inspect.getsource(method).replace(
-            "super()", f"super({method.__module__}.{owner}, self)").splitlines()
+        lines[function.lineno - 1 : function.end_lineno] = copy_method(
+            getattr(exercise.cls, blank)).splitlines()
         text = "\n".join(lines) + "\n"
     modules = {getattr(exercise.cls, blank).__module__ for blank in exercise.methods}
-    return "".join(f"from {module} import *\n" for module in sorted(modules)) + text
+    text = "".join(f"from {module} import *\n" for module in sorted(modules)) + text
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    return text
 
 
-def points_of(exercise, text, seed=3):
+def points_of(name, text, seed=3):
     """Return the points for a file, in this process."""
+    exercise = Exercise(name)
     asked = exercise.make_questions(seed)
     wanted = run_layers(asked)
-    load_class(asked, text.encode(), exercise.file, exercise.name)
+    load_class(asked, text.encode(), exercise.file, name)
     return award_points(run_layers(asked, exercise.file), wanted)
 
 
 @pytest.mark.parametrize("name", [
     *LAYERS, *(pytest.param(name, marks=pytest.mark.slow) for name in EVERY if name not in LAYERS)])
 def test_solution_gets_all_points_and_a_blank_none(name):
-    exercise = Exercise(name)
-    text = exercise.format_file()
+    text = Exercise(name).format_file()
     assert max(map(len, text.splitlines())) <= 100
-    blank, solved = points_of(exercise, text), points_of(exercise, solve(text, exercise))
+    blank, solved = points_of(name, text), points_of(name, solve(name))
     assert solved == dict.fromkeys(blank, "")
     assert all(blank.values()) and "not written yet" in blank.values()
 
 
 def test_shapes_that_do_not_fit_are_named_with_the_line():
-    exercise = Exercise("Linear")
-    text = solve(exercise.format_file(), exercise).replace("rows.T @", "rows @")
-    reasons = set(points_of(exercise, text).values())
-    assert len(reasons) == 1 and "\n" not in (reason := reasons.pop())
+    reason, = set(points_of("Linear", solve("Linear", "rows.T @", "rows @")).values())
+    assert "\n" not in reason
     assert "`self.W.grad += rows @ dy_rows` with rows (2, 3), dy_rows (2, 4): ValueError" in reason
 
 
@@ -82,21 +86,16 @@ def test_handout_shows_forward_and_hides_the_answer():
      {"conventions"}),
 ])
 def test_points_in_parts(right, wrong, lost):
-    exercise = Exercise("Linear")
-    text = solve(exercise.format_file(), exercise)
-    assert right in text
-    points = points_of(exercise, text.replace(right, wrong))
+    points = points_of("Linear", solve("Linear", right, wrong))
     assert {point for point, reason in points.items() if reason} == lost
 
 
 def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
-    exercise = Exercise("LayerNorm")
-    text, right = solve(exercise.format_file(), exercise), "dx_hat = dy * self.gain.data"
-    assert right in text
-    points = points_of(exercise, text.replace(right, "dy *= self.gain.data; dx_hat = -dy"))
+    points = points_of("LayerNorm", solve("LayerNorm", "dx_hat = dy * self.gain.data",
+                                          "dy *= self.gain.data; dx_hat = -dy"))
     assert points["conventions"].startswith("dy is modified.")
     assert points["other sizes and options"].startswith("gradient of x: wrong, relative error")
-    points = points_of(exercise, text.replace("return dx", "return None"))
+    points = points_of("LayerNorm", solve("LayerNorm", "return dx", "return None"))
     assert points["gradient of x"].startswith("missing; `backward` must compute it")
     assert points["conventions"] == "not judged, because a gradient is wrong"
 
@@ -107,41 +106,35 @@ def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
     ("LayerNorm", ".mean(-1, keepdims=True)", ".mean(1, keepdims=True)"),
 ])
 def test_points_do_not_depend_on_the_seed(name, right, wrong):
-    exercise = Exercise(name)
-    text = solve(exercise.format_file(), exercise)
-    assert right in text
-    found = {tuple(map(bool, points_of(exercise, text.replace(right, wrong), seed).values()))
+    found = {tuple(map(bool, points_of(name, solve(name, right, wrong), seed).values()))
              for seed in range(6)}
     assert len(found) == 1 and any(next(iter(found)))
 
 
 def in_folder(tmp_path, monkeypatch, *layers, **options):
-    made = write_homework(tmp_path / "homework", layers, **options)
+    write_homework(tmp_path / "homework", layers, **options)
     monkeypatch.chdir(tmp_path / "homework")
-    return made
 
 
 @pytest.mark.parametrize("is_exam", [False, True])
 def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monkeypatch, is_exam):
-    exercise = in_folder(tmp_path, monkeypatch, "Linear", is_exam=is_exam)["Linear"]
+    in_folder(tmp_path, monkeypatch, "Linear", is_exam=is_exam)
     assert find_problems("Linear") == "not written yet"
-    solved = solve(exercise.format_file(), exercise)
-    Path("linear.py").write_text(solved)
+    Path("linear.py").write_text(solve("Linear"))
     assert find_problems("Linear") == ""
-    Path("linear.py").write_text(solved.replace("self.b.grad += ", "self.b.grad += 2 * "))
+    Path("linear.py").write_text(solve("Linear", "self.b.grad += ", "self.b.grad += 2 * "))
     said = find_problems("Linear")
     assert "gradient of b: wrong, relative error" in said and "self.b.grad += 2 *" in said
     assert ("fix  " in said) is ("npdl blame" in Path("README.md").read_text()) is not is_exam
-    Path("linear.py").write_text("import no_such_module\n" + solved)
+    Path("linear.py").write_text("import no_such_module\n" + solve("Linear"))
     assert "Import only NumPy, math, itertools and functools" in find_problems("Linear")
     Path("linear.py").write_text("def")
     assert "line 1: invalid syntax (Python 3" in find_problems("Linear")
 
 
 def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, monkeypatch):
-    exercise = in_folder(tmp_path, monkeypatch, "LayerNorm", is_exam=True)["LayerNorm"]
-    Path("layer_norm.py").write_text(
-        solve(exercise.format_file(), exercise).replace("dx_hat - shift", "dx_hat + shift"))
+    in_folder(tmp_path, monkeypatch, "LayerNorm", is_exam=True)
+    Path("layer_norm.py").write_text(solve("LayerNorm", "dx_hat - shift", "dx_hat + shift"))
     said = find_problems("LayerNorm").splitlines()[-1]
     assert said.startswith("most likely wrong: line ") and ", or line " in said
     assert "`shift = dx_hat.mean(" in said and "`dx = (dx_hat + shift" in said
@@ -161,8 +154,8 @@ def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, ca
 
 
 def test_a_handout_runs_its_tests_with_pytest(tmp_path, monkeypatch):
-    made = in_folder(tmp_path, monkeypatch, "Linear", "Tanh")
-    Path("linear.py").write_text(solve(made["Linear"].format_file(), made["Linear"]))
+    in_folder(tmp_path, monkeypatch, "Linear", "Tanh")
+    Path("linear.py").write_text(solve("Linear"))
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
                           capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})

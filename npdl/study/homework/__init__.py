@@ -5,9 +5,8 @@
     handout       writes a folder with exercises, tests and a README
     home          the tests in this folder
     answers       runs layers on the grader's questions, and awards points
-    grading       grades submissions
+    grading       grades submissions, and finds equal code
     submissions   finds the files of students
     sandbox       runs a student's file in a process with limits
     child         the program of this process
-    similarity    finds equal code
 """

@@ -74,7 +74,7 @@ class Exercise:
             forward := one.__globals__.get(_find_forward_name(one.__name__)))]
         doc = inspect.getdoc(self.cls)
         doc = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    ")
-        body = [f"{doc}\n", *(_copy_method(method) for method in given),
+        body = [f"{doc}\n", *(copy_method(method) for method in given),
                 *(_format_blank(getattr(self.cls, blank), self) for blank in self.methods)]
         return "\n\n\n".join([
             f'"""Homework: write the backward of {self.name}."""\n\n'
@@ -88,7 +88,8 @@ def _find_forward_name(name):
     return "forward" if name == "backward" else name.removesuffix("_backward")
 
 
-def _copy_method(method):
+def copy_method(method):
+    """Return the source of a method of npdl for a subclass: `super` gets its arguments."""
     owner = method.__qualname__.partition(".")[0]       # the class that `super` belongs to
     return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
 

@@ -4,6 +4,7 @@ For Gradescope, results.json is written instead. All submissions get the same qu
 one submission doesn't change the grade of another one.
 """
 
+import ast
 import contextlib
 import csv
 import dataclasses
@@ -21,11 +22,11 @@ from npdl.study.containment import format_exception, write_text
 from npdl.study.homework.answers import LIMIT, InvalidFile, award_points, format_reasons, run_layers
 from npdl.study.homework.handout import check_new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
-from npdl.study.homework.similarity import find_copies, normalise_methods
 from npdl.study.homework.submissions import list_submissions, read_file
 
 SEED = 1                                            # seed of the questions; it is 0 at home
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # a spreadsheet would run such a cell
+SHORTEST = 150          # code with fewer characters is not compared: short code is often equal
 
 
 @dataclasses.dataclass
@@ -35,7 +36,7 @@ class Grade:
     points: dict = dataclasses.field(default_factory=dict)      # {point: why it is lost, or ""}
     not_graded: str = ""        # why the exercise is not graded
     line: str = ""              # the line that is most likely wrong
-    code: str = ""              # the code without names, to compare students (`similarity`)
+    code: str = ""              # the code without names, to compare students (`find_copies`)
 
     @property
     def earned(self):
@@ -106,6 +107,45 @@ def format_feedback(name, grades):
         lines += [f"  {reason}" for reason in format_reasons(grade.points)]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
     return "\n".join(lines) + "\n"
+
+
+def normalise_methods(source, methods):
+    """Return the code of some methods without names and comments, to compare it.
+
+    Returns "" if the code is short or invalid. The student's file must have run in a child process
+    before, which shows that it doesn't crash Python's parser.
+    """
+    try:
+        code = "\n".join(sorted(
+            _normalise_function(node) for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.FunctionDef) and node.name in methods))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return code if len(code) >= SHORTEST else ""
+
+
+def _normalise_function(function):
+    """Return a function's code with numbers for names and without annotations and docstring."""
+    numbers = {}
+    function.returns = None
+    function.body = [line for line in function.body if not isinstance(line, ast.Expr)]
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            node.arg, node.annotation = numbers.setdefault(node.arg, str(len(numbers))), None
+        elif isinstance(node, ast.Name):
+            node.id = numbers.setdefault(node.id, str(len(numbers)))
+    return ast.unparse(function)
+
+
+def find_copies(graded):
+    """Find equal code; return {submission: text} for `graded`, {submission: {exercise: Grade}}.
+
+    The text lists other submissions with equal code, such as "ada (Linear); ben (Tanh)".
+    """
+    return {name: "; ".join(f"{other} ({exercise})" for exercise, grade in own.items() if grade.code
+                            for other, theirs in graded.items()
+                            if other != name and theirs[exercise].code == grade.code)
+            for name, own in graded.items()}
 
 
 def format_csv(graded, references):

@@ -8,6 +8,7 @@ from pathlib import Path
 import npdl
 from npdl.errors import InputError
 from npdl.files import read_json
+from npdl.study.containment import write_text
 from npdl.study.homework.answers import ADD, KEEP, TOLERANCE
 from npdl.study.homework.exercise import Exercise
 
@@ -56,9 +57,8 @@ def write_homework(out, layers=None, is_exam=False):
         "README.md": _readme(exercises, is_exam),
         "test_homework.py": (TEMPLATES / "test_homework.py").read_text(),
         RECORD: json.dumps({"exam": is_exam, "layers": list(exercises)})}
-    out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (out / name).write_text(text, encoding="utf-8")
+        write_text(out / name, text)
     return exercises
 
 
