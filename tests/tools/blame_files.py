@@ -59,12 +59,10 @@ def list_right_files():
 
 def read_mistake(path):
     """Return (source with the mistake, number of its line, corrected source) of a file."""
-    lines = path.read_text().split("\n")
-    at, = (i for i, line in enumerate(lines) if MARK in line)
-    wrong, statement = lines[at].split(MARK)
-    indent = wrong[: len(wrong) - len(wrong.lstrip())]
-    return ("\n".join([*lines[:at], wrong.rstrip(), *lines[at + 1 :]]), at + 1,
-            "\n".join([*lines[:at], indent + statement, *lines[at + 1 :]]))
+    text = path.read_text()
+    (number, line), = ((n, line) for n, line in enumerate(text.split("\n"), 1) if MARK in line)
+    wrong, statement = line.split(MARK)
+    return replace_line(text, number, wrong.strip()), number, replace_line(text, number, statement)
 
 
 def find_layer_name(text):

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.tools.blame_files import is_right, make_answer, reports_error, run_blame
+from npdl.study.trace.syntax import clone_tree
+from tests.tools.blame_files import is_right, make_answer, replace_line, reports_error, run_blame
 from tests.tools.layer_styles import layers, make_source
 
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
@@ -64,24 +65,10 @@ def make_mutants(name, style, rng):
 
 def _make_mutant(name, text, statement, node, new):
     """Return the Mutant in which `new` replaces the syntax-tree node `node` of a statement."""
-    lines = text.split("\n")
-    changed = copy.deepcopy(statement)
-    for mine, own in zip(list(ast.walk(changed)), list(ast.walk(statement)), strict=True):
-        if own is node:
-            changed = _replace_node(changed, mine, new)
-            break
-    at = statement.lineno - 1
-    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
-    text = ast.unparse(ast.fix_missing_locations(changed))
-    was, lines[at] = lines[at].strip(), indent + text
-    return Mutant(name, "\n".join(lines), at + 1, f"{was}  ->  {text}")
-
-
-def _replace_node(tree, old, new):
-    class Replace(ast.NodeTransformer):
-        def visit(self, node):
-            return new if node is old else self.generic_visit(node)
-    return Replace().visit(tree)
+    changed = ast.unparse(ast.fix_missing_locations(clone_tree(statement, node, new)))
+    number = statement.lineno
+    was = text.split("\n")[number - 1].strip()
+    return Mutant(name, replace_line(text, number, changed), number, f"{was}  ->  {changed}")
 
 
 def _change_node(node, statement, names, rng):

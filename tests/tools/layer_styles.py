@@ -57,7 +57,7 @@ def _convert_to_self(tree):
             kept.value = node.value
             return [kept, ast.Return(ast.Name("out", ast.Load()))]
 
-    forward.body = [n for s in forward.body for n in _listed(InSelf().visit(s))]
+    InSelf().visit(forward)
     cache = backward.args.args.pop().arg
     backward.body.insert(0, ast.parse(f"{cache} = self.cache").body[0])
     return ast.unparse(ast.fix_missing_locations(tree))
@@ -133,7 +133,3 @@ def _convert_to_functions(name, tree):
             f"_layer, _inputs, _ = sample(find_layer_classes()[{name!r}])\n\n\n"
             f"def my_{name.lower()}_sample():\n    return (*_inputs, *(p.data for _, p in "
             f"_layer.params()))\n\n\n{code}")
-
-
-def _listed(value):
-    return value if isinstance(value, list) else [value]
