@@ -15,7 +15,7 @@ import numpy as np
 
 from npdl.study.blame import edits
 from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED, Candidate
-from npdl.study.blame.vocabulary import make_vocabulary
+from npdl.study.blame.vocabulary import Vocabulary
 from npdl.study.trace.runs import restore_attributes, silence_warnings
 from npdl.study.trace.source import replace_line
 from npdl.study.trace.syntax import clone_tree, find_expressions, parse_expression
@@ -152,7 +152,7 @@ class FixSearch:
         keys.sort(key=lambda k: (expressions[k[0]].line is not line, abs(
             expressions[k[0]].line.first_line - line.first_line), -k[0]))
         functions = self.runs.watch.functions[::-1]     # backward's expressions first
-        return make_vocabulary(line, frames[keys[0]] if keys else {}, functions)
+        return Vocabulary(line, frames[keys[0]] if keys else {}, functions)
 
 
 def _is_correct(check):

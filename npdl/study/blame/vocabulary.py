@@ -7,7 +7,6 @@ are copied from forward and backward, and derivatives of all of these.
 import ast
 import contextlib
 import functools
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,13 +21,40 @@ DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *R
                "np.exp({a})", "np.sign({a})", "np.cos({a})")
 
 
-@dataclass
 class Vocabulary:
-    """The arrays and the numbers that an edit of one statement may use."""
+    """The arrays and the numbers that an edit of a Statement may use.
 
-    variables: dict             # {name: value}, with which an expression is evaluated
-    arrays: dict = field(default_factory=dict)      # {source: array}
-    numbers: dict = field(default_factory=dict)     # {source: number}
+    frame      {name: value} of the local variables at the line
+    functions  the functions of forward and backward, whose expressions are collected
+    variables  {name: value}, with which an expression is evaluated
+    arrays     {source: array}
+    numbers    {source: number}
+    """
+
+    def __init__(self, line, frame, functions):
+        all_loops = _find_loop_variables(ast.walk(line.function.node))
+        other_loops = all_loops - _find_loop_variables(line.loops)
+        frame = {n: v for n, v in frame.items() if n not in other_loops}
+        self.variables, self.arrays, self.numbers = {**line.function.globals, **frame}, {}, {}
+        texts = _find_variables(line, frame)
+        for node in (n for f in functions for n in ast.walk(f.node)):
+            if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
+                    abs(node.value) in (0, 1) or abs(node.value) > 10):
+                texts[repr(node.value)] = node.value
+            elif isinstance(node, (ast.Subscript, ast.Attribute, ast.BinOp, ast.Compare, ast.Call)
+                            ) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) \
+                    and sum(1 for _ in ast.walk(node)) < MAX_NODES and is_pure(node):
+                text = ast.unparse(node)
+                if text not in texts:
+                    texts[text] = self.evaluate(text)
+        self._add_values(texts)
+        self.operands = [*self.arrays, *self.numbers]
+        self.integers = [n for n, v in self.numbers.items() if isinstance(v, (int, np.integer))]
+
+    def evaluate(self, text):
+        """Return the value of an expression, or None if it can't be evaluated."""
+        with contextlib.suppress(Exception), silence_warnings():
+            return eval(text, self.variables)
 
     @functools.cached_property
     def derivatives(self):
@@ -39,43 +65,34 @@ class Vocabulary:
         return [text for text in dict.fromkeys(texts) if (
             value := self.evaluate(text)) is not None and np.isfinite(value).all()]
 
-    @property
-    def operands(self):
-        return [*self.arrays, *self.numbers]
+    def _add_values(self, texts):
+        """Add expressions {source: value} to the arrays and numbers.
 
-    @property
-    def integers(self):
-        return [n for n, v in self.numbers.items() if isinstance(v, (int, np.integer))]
-
-    def evaluate(self, text):
-        """Return the value of an expression, or None if it can't be evaluated."""
-        with contextlib.suppress(Exception), silence_warnings():
-            return eval(text, self.variables)
-
-
-def make_vocabulary(line, frame, functions):
-    """Return the Vocabulary at a Statement.
-
-    frame      {name: value} of the local variables at the line
-    functions  the functions of forward and backward, whose expressions are collected
-    """
-    all_loops = _find_loop_variables(ast.walk(line.function.node))
-    other_loops = all_loops - _find_loop_variables(line.loops)
-    frame = {n: v for n, v in frame.items() if n not in other_loops}
-    found = Vocabulary({**line.function.globals, **frame})
-    texts = _find_variables(line, frame)
-    for node in (n for f in functions for n in ast.walk(f.node)):
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
-                abs(node.value) in (0, 1) or abs(node.value) > 10):
-            texts[repr(node.value)] = node.value
-        elif isinstance(node, (ast.Subscript, ast.Attribute, ast.BinOp, ast.Compare, ast.Call)) \
-                and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) \
-                and sum(1 for _ in ast.walk(node)) < MAX_NODES and is_pure(node):
-            text = ast.unparse(node)
-            if text not in texts:
-                texts[text] = found.evaluate(text)
-    _add_values(found, texts)
-    return found
+        If several expressions have the same value, only the first one and plain names are added.
+        """
+        seen = set()
+        for text, value in texts.items():
+            if isinstance(value, bool) or not isinstance(
+                    value, (int, float, np.number, np.ndarray)) or (
+                    isinstance(value, int) and abs(value) > MAX_INTEGER):
+                continue
+            if np.ndim(value) == 0:
+                key, kept = float(value), self.numbers
+            elif 0 < value.size <= MAX_OPERAND and value.dtype.kind in "fiub":
+                key, kept = (value.shape, value.tobytes()), self.arrays
+            else:
+                continue
+            if text.isidentifier() or key not in seen:
+                kept[text] = value
+            seen.add(key)
+        for text, value in list(self.arrays.items()):
+            if text.isidentifier() and value.ndim < 3:
+                self.arrays[f"{text}[..., None]"] = value[..., None]
+            sizes = [(f"shape[{i}]", n) for i, n in enumerate(value.shape)] + [("size", value.size)]
+            for name, n in sizes if text.count(".") < 2 and "[" not in text else ():
+                if n > 1 and float(n) not in seen:
+                    seen.add(float(n))
+                    self.numbers[f"{text}.{name}"] = n
 
 
 def _find_loop_variables(nodes):
@@ -95,33 +112,3 @@ def _find_variables(line, frame):
                 is_param = hasattr(part, "data") and hasattr(part, "grad")
                 found[f"{name}.{key}" + ".data" * is_param] = part.data if is_param else part
     return found
-
-
-def _add_values(found, texts):
-    """Add expressions {source: value} to a Vocabulary.
-
-    If several expressions have the same value, only the first one and plain names are added.
-    """
-    seen = set()
-    for text, value in texts.items():
-        if isinstance(value, bool) or not isinstance(
-                value, (int, float, np.number, np.ndarray)) or (
-                isinstance(value, int) and abs(value) > MAX_INTEGER):
-            continue
-        if np.ndim(value) == 0:
-            key, kept = float(value), found.numbers
-        elif 0 < value.size <= MAX_OPERAND and value.dtype.kind in "fiub":
-            key, kept = (value.shape, value.tobytes()), found.arrays
-        else:
-            continue
-        if text.isidentifier() or key not in seen:
-            kept[text] = value
-        seen.add(key)
-    for text, value in list(found.arrays.items()):
-        if text.isidentifier() and value.ndim < 3:
-            found.arrays[f"{text}[..., None]"] = value[..., None]
-        sizes = [(f"shape[{i}]", n) for i, n in enumerate(value.shape)] + [("size", value.size)]
-        for name, n in sizes if text.count(".") < 2 and "[" not in text else ():
-            if n > 1 and float(n) not in seen:
-                seen.add(float(n))
-                found.numbers[f"{text}.{name}"] = n
