@@ -5,7 +5,7 @@ import traceback
 
 import numpy as np
 
-from npdl.study.blame.edits import DERIVATIVE, RANKS
+from npdl.study.blame.edits import FACTOR, TERM, TOKEN
 from npdl.study.blame.localize import Candidate, Localization, record_backward
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import Blame, describe_line, make_blame, shorten_path
@@ -33,7 +33,7 @@ def blame_raised(checked, runs):
     search = FixSearch(localization, [checked.check])
     before = [one for one in line.function.lines if one.first_line < line.first_line][::-1]
     lines = dict.fromkeys([line, *(one for one, _ in trail), *before])
-    for rank in (rank for rank in RANKS if rank != DERIVATIVE):
+    for rank in (TOKEN, FACTOR, TERM):
         for one in lines:
             fix = search.find_fix(Candidate(one), rank)
             if fix is not None:

@@ -3,6 +3,7 @@
 Zips are not unpacked, links are not followed, and sizes are limited.
 """
 
+import functools
 import itertools
 import re
 import zipfile
@@ -49,7 +50,7 @@ def read_file(submission, wanted):
     wanted      the name of the file; if it is missing, a similar name is used: "Linear (1).py"
     Raises InvalidFile if there is no such file, and NotGraded if the teacher has to decide.
     """
-    files = {path: where for path, *where in itertools.islice(_list_files(submission), MOST_FILES)}
+    files = dict(itertools.islice(_list_files(submission), MOST_FILES))
     paths = sorted(files)
     found = [path for path in paths if path.rpartition("/")[2] == wanted] or [
         path for path in paths if _normalise_name(path) == _normalise_name(wanted)]
@@ -58,7 +59,7 @@ def read_file(submission, wanted):
             raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {wanted}")
         shown = ", ".join(paths[:6])[:MOST_SHOWN]
         raise InvalidFile(f"{wanted} is missing; the submission has {shown or 'no file'}")
-    texts = {path: _read_limited(path, *files[path]) for path in found[:10]}
+    texts = {path: _read_limited(path, files[path]) for path in found[:10]}
     if others := [path for path, text in texts.items() if text != texts[found[0]]]:
         raise NotGraded(f"{found[0]} and {others[0]} are two versions of {wanted}; remove one")
     return texts[found[0]]
@@ -71,10 +72,7 @@ def _normalise_name(path):
 
 
 def _list_files(submission):
-    """Yield (path, file, entry) for the files that a student may have written.
-
-    For a file in a zip, `file` is the zip and `entry` its entry; otherwise `entry` is None.
-    """
+    """Yield (path, function that opens the file) for the files that a student may have written."""
     for name, place in submission.items():
         for file in place.rglob("*") if place.is_dir() else [place]:
             path = file.relative_to(place).as_posix() if place.is_dir() else name
@@ -83,7 +81,7 @@ def _list_files(submission):
             if path.lower().endswith(".zip"):
                 yield from _list_zip(path, file)
             else:
-                yield printable(path), file, None
+                yield printable(path), functools.partial(open, file, "rb")
 
 
 def _is_student_file(path):
@@ -91,27 +89,25 @@ def _is_student_file(path):
 
 
 def _list_zip(prefix, file):
-    """Yield (path, zip, entry) for the files in a zip; raise InvalidFile if it can't be read."""
+    """Yield pairs as `_list_files`, for a zip; raise InvalidFile if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
         raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a zip; "
                         "remove data from it")
     try:
-        with zipfile.ZipFile(file) as opened:
-            entries = opened.infolist()
+        opened = zipfile.ZipFile(file)
     except Exception as error:              # zipfile raises many types of exceptions
         raise InvalidFile(f"{printable(prefix)} can't be read as a zip ({error})") from error
-    for entry in entries:
+    for entry in opened.infolist():
         path = entry.filename.replace("\\", "/")
         if not entry.is_dir() and _is_student_file(path):
-            yield printable(f"{prefix}/{path}"), file, entry
+            yield printable(f"{prefix}/{path}"), functools.partial(opened.open, entry)
 
 
-def _read_limited(path, file, entry):
+def _read_limited(path, open_file):
     """Return the content of a file as bytes; raise InvalidFile if it is damaged or too large."""
     try:
-        with open(file, "rb") as opened:
-            source = zipfile.ZipFile(opened).open(entry) if entry else opened
-            text = source.read(MOST_BYTES + 1)
+        with open_file() as opened:
+            text = opened.read(MOST_BYTES + 1)
     except Exception as error:              # a zip may be encrypted or damaged
         raise InvalidFile(f"{path} can't be read ({error}); hand it in again") from error
     if len(text) > MOST_BYTES:
