@@ -89,7 +89,8 @@ class Candidate:
         value of expression `number`; its later values may change as well. Returns None instead of a
         function if nothing is known, and False if no array passes the test.
         """
-        if self.J is None or set(self.values) <= self.constant:
+        if number is None or self.J is None or self.feasible is None or (
+                set(self.values) <= self.constant):
             return None
         columns = [own for key, own in self.split_columns(self.J).items() if key[0] == number]
         first = next(value for key, value in self.values.items() if key[0] == number)

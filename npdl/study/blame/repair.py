@@ -134,9 +134,7 @@ class FixSearch:
                 part = next((n for n in ast.walk(part) if n in expressions), None)
                 if part is None:
                     continue
-            number = expressions.get(part) if is_value else None
-            allows = candidate.make_value_test(number) if number is not None \
-                and candidate.feasible is not None else None
+            allows = candidate.make_value_test(expressions.get(part)) if is_value else None
             test = allows and _make_edit_test(allows, words, part, self.budget)
             for inner, changes in edits.make_expression_edits(part, words):
                 for r, kind, new in changes:
