@@ -3,8 +3,6 @@
 import ast
 import itertools
 
-SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMult,
-         "**": ast.Pow, "//": ast.FloorDiv}
 # Functions whose arguments are sizes, and functions and methods without side effects.
 SIZED = ("zeros", "ones", "empty", "full", "range", "arange", "eye")
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
@@ -14,11 +12,6 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
 def parse_expression(text):
     """Return the syntax tree of an expression."""
     return ast.parse(text, mode="eval").body
-
-
-def make_binary(left, sign, right):
-    """Return the syntax tree of a binary operation; `sign` is a key of SIGNS, such as "+"."""
-    return ast.BinOp(left, SIGNS[sign](), right)
 
 
 def find_names(*nodes):
