@@ -227,6 +227,15 @@ def test_a_mistake_that_a_starting_value_hides_is_found():
     assert report.source == "return dy" and report.fix == "return dy * self.w.data"
 
 
+def return_mask(self, dy, cache):
+    return cache.x > 0
+
+
+def test_a_backward_that_computes_a_mask_only_lacks_a_factor():
+    report = blame(make(npdl.ReLU, backward=return_mask), X)
+    assert report.fix == "return (cache.x > 0) * dy" and report.verified
+
+
 def test_what_no_gradient_shows_is_a_side_effect():
     report = blame(make(Scaled, backward=write_into_upstream), X)
     assert report.kind == "side effect" and not report.right

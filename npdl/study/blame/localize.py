@@ -207,12 +207,15 @@ def record_backward(runs):
     """Run backward; return {key: array} of its values, and {key: {name: value}} of local variables.
 
     A key is (number of an expression, how often it had run before). If backward raises an
-    exception, both dicts have only the values before the exception.
+    exception, both dicts have only the values before the exception. The second dict also has the
+    keys of arguments, because a function may compute masks only, which are not recorded.
     """
-    roots = {i for i, one in enumerate(runs.watch.expressions) if one.root and one.line}
+    expressions = runs.watch.expressions
+    only = {i for i, one in enumerate(expressions) if one.root or one.line is None}
     with contextlib.suppress(Exception):
-        runs.compute_gradients(only=roots, record=True, frames=True)
-    return runs.watch.seen or {}, runs.watch.locals or {}
+        runs.compute_gradients(only=only, record=True, frames=True)
+    seen = runs.watch.seen or {}
+    return {k: v for k, v in seen.items() if expressions[k[0]].line}, runs.watch.locals or {}
 
 
 def _find_constant_keys(runs, values):

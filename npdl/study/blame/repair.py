@@ -147,10 +147,13 @@ class FixSearch:
         """Return the Vocabulary for edits of a Statement, with variables recorded at or near it."""
         frames, expressions = self.localization.frames, self.runs.watch.expressions
         keys = [k for k in frames if expressions[k[0]].function is line.function and k[1] == 0]
-        keys.sort(key=lambda k: (expressions[k[0]].line is not line, abs(
-            expressions[k[0]].line.first_line - line.first_line), -k[0]))
+
+        def distance(key):
+            at = expressions[key[0]].line               # None for an argument, which comes last
+            return at is None, at is not line, at and abs(at.first_line - line.first_line), -key[0]
+
         functions = self.runs.watch.functions[::-1]     # backward's expressions first
-        return Vocabulary(line, frames[keys[0]] if keys else {}, functions)
+        return Vocabulary(line, frames[min(keys, key=distance)] if keys else {}, functions)
 
 
 def _is_correct(check):
