@@ -34,12 +34,16 @@ def instead(*lines):
     return RIGHT.replace(head, head + "".join(f"        {line}\n" for line in lines))
 
 
+def write(folder, files):
+    """Write {path: text or bytes} into a folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
 def grade(tmp_path, seconds=20.0, **files):
     """Return {submission: Grade of Linear} of {submission: text or bytes of linear.py}."""
-    for name, text in files.items():
-        (tmp_path / "class" / name).mkdir(parents=True)
-        (tmp_path / "class" / name / "linear.py").write_bytes(
-            text if isinstance(text, bytes) else text.encode())
+    write(tmp_path / "class", {f"{name}/linear.py": text for name, text in files.items()})
     grader = Grader({"Linear": LINEAR}, SEALED, seconds)
     grades = grade_class(tmp_path / "class", grader, tmp_path / "grades")
     return {name: theirs["Linear"] for name, theirs in grades.items()}
@@ -141,16 +145,13 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
 
 def test_folders_zips_canvas_files_and_notebooks(tmp_path):
     folder = tmp_path / "class"
-    files = {"deep/work/linear.py": RIGHT, "deep/.venv/linear.py": "", "twice/a/linear.py": RIGHT,
-             "twice/b/linear.py": "other", "notebook/linear.ipynb": "{}", "empty/linear.txt": "",
-             "doejane_LATE_12345_678901_linear-1.py": RIGHT, "notes.txt": ""}
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    write(folder, {
+        "deep/work/linear.py": RIGHT, "deep/.venv/linear.py": "", "twice/a/linear.py": RIGHT,
+        "twice/b/linear.py": "other", "notebook/linear.ipynb": "{}", "empty/linear.txt": "",
+        "doejane_LATE_12345_678901_linear-1.py": RIGHT, "notes.txt": "", "broken.zip": b"PK"})
     with zipfile.ZipFile(folder / "zipped.zip", "w") as archive:
         archive.writestr("work\\linear.py", RIGHT)
         archive.writestr("__MACOSX/linear.py", "")
-    (folder / "broken.zip").write_bytes(b"PK")
     found = grade_class(folder, Grader({"Linear": LINEAR}, SEALED), tmp_path / "grades")
     points = {name: str(total_grade(grades)) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
@@ -190,8 +191,7 @@ def folders(tmp_path, monkeypatch):
     """Work in a folder with a homework and a class of one."""
     monkeypatch.chdir(tmp_path)
     write_homework("homework", ["Linear"])
-    Path("class/ada").mkdir(parents=True)
-    Path("class/ada/linear.py").write_text(RIGHT)
+    write(Path("class"), {"ada/linear.py": RIGHT})
 
 
 def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeypatch, capsys):
@@ -202,9 +202,7 @@ def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeyp
 
 
 def test_the_last_line_counts_the_submissions_that_cannot_be_graded(folders, capsys):
-    for number in range(11):
-        Path(f"class/notebook{number:02}").mkdir()
-        Path(f"class/notebook{number:02}/linear.ipynb").touch()
+    write(Path("class"), {f"notebook{number:02}/linear.ipynb": "" for number in range(11)})
     assert main(GRADE) == 2
     assert "notebook08 and 2 more can't be graded" in capsys.readouterr().err
 
