@@ -20,8 +20,8 @@ if __name__ == "__main__":
 
 import argparse
 import dataclasses
+import functools
 import importlib.util
-import json
 import os
 import platform
 import shlex
@@ -34,19 +34,12 @@ from pathlib import Path
 
 os.environ.setdefault("CUPY_TF32", "0")         # before CuPy is imported
 
-from experiments.benchmark.cases import CASES, QUICK, Case
-from experiments.benchmark.worker import (
-    KEEP_MEMORY,
-    Worker,
-    WorkerError,
-    make_mkl_environment,
-    run_worker,
-)
+from experiments.benchmark.cases import CASES, QUICK
+from experiments.benchmark.worker import KEEP_MEMORY, Worker, WorkerError, make_mkl_environment
 from npdl import backend
 from npdl.cli.console import OneLineParser, note, parse_path, parse_positive, run_guarded
 from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
-from npdl.files import write_atomically
 from npdl.train.versions import gpu_name, processor_name
 
 CORES = count_usable_cores()
@@ -127,37 +120,28 @@ def gpu_torch_variants(row, model):
 
 def real_model_variants(what, options, mkl):
     """Return the Variants of `what` ("decoding" or "lora") with the real model of --real."""
-    variants, tokens = [], options.tokens
+    variants = []
     row = (f"{options.real.name}: decoding, a token" if what == "decoding"
            else f"{options.real.name}: a LoRA step, 64 tokens")
     for side in ("npdl", "torch"):
         for name, environment in (("", {}), (", tuned", KEEP_MEMORY | mkl)):
             if side == "torch" and "torch" in options.engines or side == "npdl" and not name:
                 variants.append(Variant(row, f"{side}{name}", side, {
-                    "what": what, "folder": str(options.real), "tokens": tokens,
-                    "threads": options.threads}, "equal", options.threads, environment))
+                    "what": what, "folder": options.real, "tokens": options.tokens},
+                    "equal", options.threads, environment))
     return variants
 
 
-def make_step(job):
-    """Return (step, synchronize) of a worker's job: functions to make a step, and to wait."""
-    given = job["options"]
-    if job["backend"] == "cupy":
+def make_step(variant, case, backend_name):
+    """Return (step, synchronize) of a variant: functions to make a step, and to wait."""
+    if backend_name == "cupy":
         backend.use("cupy")
-    if job["side"] == "torch":
-        import torch
-
-        from experiments.benchmark import torch_side as side
-
-        torch.set_num_threads(job["threads"])
-    else:
-        from experiments.benchmark import npdl_side as side
-
-        given = given if "what" in given else given | {"threads": job["threads"]}
-    if "what" in given:
-        make = {"decoding": side.make_decoding, "lora": side.make_lora}[given.pop("what")]
-        return make(**given)
-    return side.make_step(Case(**job["case"]), new=job["backend"] == "cupy", **given)
+    side = importlib.import_module(f"experiments.benchmark.{variant.side}_side")
+    options = variant.options | {"threads": variant.threads}
+    what = options.pop("what", "step")
+    if what == "step":
+        options |= {"case": case, "new": backend_name == "cupy"}
+    return getattr(side, f"make_{what}")(**options)
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -166,12 +150,10 @@ def measure(variants, case, options):
     workers, counts = {}, {}
     try:
         for variant in variants:
-            job = {"side": variant.side, "options": variant.options, "threads": variant.threads,
-                   "case": case and dataclasses.asdict(case), "backend": options.backend}
-            command = [sys.executable, str(Path(__file__).resolve()), "--worker", json.dumps(job)]
+            job = functools.partial(make_step, variant, case, options.backend)
             try:
-                worker = Worker(variant.name, command, variant.threads, variant.environment)
-                ms = worker.measure(2)["ms"]
+                worker = Worker(variant.name, job, variant.threads, variant.environment)
+                ms, _ = worker.measure(2)
             except WorkerError as error:
                 note(f"left out: {error}")
                 continue
@@ -184,9 +166,8 @@ def measure(variants, case, options):
         for number in range(options.rounds):
             for i in range(len(alive)):
                 variant = alive[(i + number) % len(alive)]
-                result = workers[variant.name].measure(counts[variant.name])
-                variant.rounds.append(result["ms"])
-                variant.peak_mb = result["peak_mb"]
+                ms, variant.peak_mb = workers[variant.name].measure(counts[variant.name])
+                variant.rounds.append(ms)
                 time.sleep(REST)
     finally:
         for worker in workers.values():
@@ -254,8 +235,6 @@ def parse_options(arguments):
                    help="a model of the Llama kind, for decoding and LoRA (needs transformers)")
     p.add_argument("--tokens", type=parse_positive, metavar="N", default=32, help="to decode (32)")
     p.add_argument("--quick", action="store_true", help="tiny sizes, one short round")
-    p.add_argument("--json", metavar="FILE", help="also write the measurements there")
-    p.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
     options = p.parse_args(arguments)
     options.rounds = options.rounds or (1 if options.quick else 9)
     options.turn = 0.05 if options.quick else TURN
@@ -273,7 +252,6 @@ def run(options):
     if options.real and options.backend == "cupy":
         raise InputError("--real measures on the processor; leave out --backend cupy")
     print(describe_machine(options), "", *HEADING, sep="\n", flush=True)
-    measured = []
     with tempfile.TemporaryDirectory() as folder:
         mkl = make_mkl_environment(folder) if "torch" in options.engines else {}
         jobs = [((QUICK if options.quick else CASES)[model], step_variants(model, options, mkl))
@@ -281,20 +259,12 @@ def run(options):
         jobs += [(None, real_model_variants(what, options, mkl)) for what in ("decoding", "lora")
                  if options.real]
         for case, variants in jobs:
-            variants = measure(variants, case, options)
-            print(*format_rows(variants), sep="\n", flush=True)
-            measured += [dataclasses.asdict(variant) for variant in variants]
-    if options.json:
-        results = {"about": describe_machine(options), "variants": measured}
-        text = json.dumps(results, indent=1) + "\n"
-        write_atomically(options.json, lambda file: file.write(text.encode()))
+            print(*format_rows(measure(variants, case, options)), sep="\n", flush=True)
     return 0
 
 
 def main(arguments=None):
     options = parse_options(arguments)
-    if options.worker:
-        return run_worker(lambda: make_step(options.worker))
     return run_guarded("bench.py", lambda: run(options))
 
 

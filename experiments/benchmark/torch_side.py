@@ -33,13 +33,14 @@ def make_torch_model(case, form, adamw):
     return model, torch.optim.AdamW(params, **case.adamw, **ADAMW[adamw])
 
 
-def make_step(case, form, adamw="fused", compiled=False, last=None, new=False):
+def make_step(case, form, adamw="fused", compiled=False, last=None, new=False, threads=1):
     """Return (step, synchronize) on the current backend; synchronize is None on the CPU.
 
     adamw     one of ADAMW; "captured" computes the whole step as one CUDA graph
     compiled  use torch.compile
     last      compute only the logits of this many last positions
     """
+    torch.set_num_threads(threads)
     if not backend.is_host():
         torch.set_float32_matmul_precision("high" if backend.is_tf32() else "highest")
         torch.backends.cudnn.allow_tf32 = backend.is_tf32()

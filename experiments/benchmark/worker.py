@@ -1,14 +1,12 @@
 """Run each variant in its own process, which gets numbers of steps and returns their times."""
 
 import contextlib
-import json
 import math
+import multiprocessing
 import os
 import shutil
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,64 +19,81 @@ KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": s
 
 
 class WorkerError(NpdlError):
-    """A worker process failed. The message is the last line that it printed."""
+    """A worker process failed. The message is its error, in one line."""
 
 
 class Worker:
     """The parent's end of a process that runs one variant.
 
-    command   starts the process, which calls `run_worker`
-    threads   the number of threads of BLAS and OpenMP in the process
+    make_step    a function that can be pickled; in the process, it returns (step, synchronize)
+    threads      the number of threads of BLAS and OpenMP in the process
+    environment  further environment variables of the process
     """
 
-    def __init__(self, name, command, threads, environment):
-        self.name, self.messages = name, tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages, text=True,
-            env=os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads)) | environment)
-        self.first_loss = self.receive()["loss"]
+    def __init__(self, name, make_step, threads, environment):
+        self.name, context = name, multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=serve, args=(other, make_step), daemon=True)
+        with set_environment(dict.fromkeys(THREAD_VARIABLES, str(threads)) | environment):
+            self.process.start()
+        other.close()
+        self.first_loss = self.receive()
 
     def measure(self, steps):
-        """Run `steps` steps; return {"ms": milliseconds per step, "peak_mb": peak memory}."""
+        """Run `steps` steps. Return (milliseconds per step, peak memory in MiB)."""
         with contextlib.suppress(BrokenPipeError):      # the process ended: `receive` reports why
-            print(steps, file=self.process.stdin, flush=True)
+            self.connection.send(steps)
         return self.receive()
 
     def receive(self):
-        line = self.process.stdout.readline()
-        if not line:
-            self.process.wait()
-            self.messages.seek(0)
-            last = self.messages.read().strip().splitlines()[-1:]
+        try:
+            answer = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            answer = WorkerError(f"the process ended with status {self.process.exitcode}")
+        if isinstance(answer, WorkerError):
             self.close()
-            raise WorkerError(f"{self.name}: {' '.join(last) or 'the process ended'}")
-        return json.loads(line)
+            raise WorkerError(f"{self.name}: {answer}")
+        return answer
 
     def close(self):
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
+        self.connection.close()
+        self.process.join(timeout=10)
+        self.process.kill()
+        self.process.join()
+
+
+@contextlib.contextmanager
+def set_environment(variables):
+    """Set environment variables in a `with` block. A process that starts there inherits them."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def serve(connection, make_step):
+    """Make a step and send its loss. For each number of steps received, send `measure`'s result."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), (
+            contextlib.redirect_stderr(nowhere)):
         try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-        self.messages.close()
-
-
-def run_worker(make_step):
-    """Call make_step. For each number of steps on standard input, print their time as JSON."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    sys.stdout = sys.stderr             # standard output carries answers only
-    step, synchronize = make_step()
-    loss = float(step())
-    if not math.isfinite(loss):
-        raise ArithmeticError(f"the loss is {loss}")
-    print(json.dumps({"loss": loss}), file=answers, flush=True)
-    for line in sys.stdin:
-        step()                          # the caches are full of another process's arrays
-        ms = time_steps(step, synchronize, int(line))
-        print(json.dumps({"ms": ms, "peak_mb": peak_memory() / 2**20}), file=answers, flush=True)
+            step, synchronize = make_step()
+            loss = float(step())
+            if not math.isfinite(loss):
+                raise ArithmeticError(f"the loss is {loss}")
+            connection.send(loss)
+            while True:
+                count = connection.recv()
+                step()                  # the caches are full of another process's arrays
+                connection.send((time_steps(step, synchronize, count), peak_memory() / 2**20))
+        except EOFError:                # the parent has closed the connection
+            pass
+        except Exception as error:
+            last = str(error).strip().splitlines()[-1:]
+            connection.send(WorkerError(": ".join([type(error).__name__, *last])))
 
 
 def time_steps(step, synchronize, count):

@@ -1,7 +1,5 @@
 """The benchmark: a tiny round and its table."""
 
-import json
-
 import pytest
 
 from experiments import bench
@@ -11,15 +9,12 @@ from experiments.benchmark.cases import QUICK, make_batches
 from npdl.errors import InputError
 
 
-def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
-    path = tmp_path / "found.json"
-    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "--threads", "1",
-                       "--json", str(path)]) == 0
+def test_a_tiny_round_prints_a_row_for_each_variant(capsys):
+    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "--threads", "1"]) == 0
     about, _, heading, _, *rows = capsys.readouterr().out.splitlines()
     assert "Python" in about and heading.startswith("| case")
-    assert [row.split(" | ")[1] for row in rows] == ["npdl, plain"]
-    assert all(len(v["rounds"]) == 1 and v["peak_mb"] > 0
-               for v in json.loads(path.read_text())["variants"])
+    (row,) = [row.strip("| ").split(" | ") for row in rows]
+    assert row[1] == "npdl, plain" and float(row[4]) > 0 and float(row[7]) > 0
 
 
 def test_equal_work_shares_no_prefixes():
