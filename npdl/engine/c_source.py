@@ -38,7 +38,7 @@ class GroupSource:
     """
 
     def __init__(self, name, group):
-        self.rows, self.local = flatten_rows(group.rows), group.local
+        self.rows, self.local = self._flatten(group.rows), group.local
         self.pointers, self.scratch, self._names = [], 0, 0
         self._pointer_names, self._scratch_rows, self._used = {}, {}, set()
         self._lines, self._before, self._moving, self._after = [], [], [], []
@@ -48,7 +48,12 @@ class GroupSource:
         for k, rows in enumerate(self.rows):
             getattr(self, f"_add_{rows.form}")(k, rows)
         self._close_loop()
-        self.text = self._write_function(name)
+        lines = [line for line, tag in self._lines if tag is None or tag in self._used]
+        scratch = [row for key, row in self._scratch_rows.items() if key in self._used]
+        self.text = self._write_function(name, lines, scratch)
+
+    def _flatten(self, rows):
+        return flatten_rows(rows)
 
     def _join_axes(self):
         """Merge nested loops over rows into one, where each array then has one constant stride."""
@@ -128,11 +133,16 @@ class GroupSource:
     def _close_loop(self):
         if self._loop is not None:
             loop, self._loop = self._loop, None
-            clause = "".join(f" reduction({each})" for each in loop.reductions)
-            head = [*loop.before, f"#pragma omp simd{clause}",
-                    f"for (size_t j = 0; j < {loop.width}; j++) {{"]
+            head = [*loop.before, *self._loop_head(loop)]
             self._lines[loop.start:loop.start] = [(line, None) for line in head]
-            self._lines.append(("}", None))
+            self._lines += [(line, None) for line in self._loop_tail(loop)]
+
+    def _loop_head(self, loop):
+        clause = "".join(f" reduction({each})" for each in loop.reductions)
+        return [f"#pragma omp simd{clause}", f"for (size_t j = 0; j < {loop.width}; j++) {{"]
+
+    def _loop_tail(self, loop):
+        return ["}"]
 
     # Values
 
@@ -220,10 +230,9 @@ class GroupSource:
             self._pointer_names[key] = f"p{k}"
         return self._pointer_names[key]
 
-    def _write_function(self, name):
-        lines = [line for line, tag in self._lines if tag is None or tag in self._used]
-        for key in [key for key in self._scratch_rows if key in self._used]:
-            row, kind, width = self._scratch_rows[key]
+    def _write_function(self, name, lines, scratch):
+        """Return the source; `scratch` has (name, C type, width) of each row of scratch memory."""
+        for row, kind, width in scratch:
             self._before.insert(0, f"{kind} *{row} = ({kind} *)(P[0] + {self.scratch});")
             self.scratch += -(-width * 8 // 64) * 64
         return "\n".join([f"void {name}(char **P) {{", *self._before, *loop_heads(self.sizes),

@@ -2,11 +2,9 @@
 
 cuBLAS computes products, and CuPy computes all other reductions (`is_library_call`).
 
-The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
-
-    entries   maps of contiguous arrays: a thread for each entry
-    threads   short rows: a thread for each row
-    blocks    long rows: a block of threads for each row, which share a sum by `block_sum`
+The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ.
+One thread computes a short row, or an entry if all operations are maps of contiguous arrays. A
+block of threads computes a long row. Its threads compute a sum together, by `block_sum`.
 
 No kernel uses atomic additions, so the results are bitwise identical in each run.
 """
@@ -14,8 +12,9 @@ No kernel uses atomic additions, so the results are bitwise identical in each ru
 from npdl.cublas import can_multiply
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, offset_expression
-from npdl.engine.rows import broadcast_strides, make_row_operation, merge_axes
+from npdl.engine.c_source import GroupSource, flatten_rows, offset_expression
+from npdl.engine.operation import may_overlap
+from npdl.engine.rows import Operand, broadcast_strides, make_row_operation, merge_axes
 
 SHORT = 32              # the longest row that one thread computes
 SHARED = 40960          # bytes of a block's shared memory for scratch rows
@@ -56,8 +55,8 @@ __device__ {T} block_{name}({T} x) {{
   return x;
 }}"""
 COMBINE = {"+": ("sum", "x + y"), "max": ("max", "x > y ? x : y"), "min": ("min", "x < y ? x : y")}
-BLOCK_HEAD = "".join(BLOCK_FUNCTION.format(T=T, name=name, combine=combine)
-                     for T in ("float", "double") for name, combine in COMBINE.values())
+HEAD += "".join(BLOCK_FUNCTION.format(T=T, name=name, combine=combine)
+                for T in ("float", "double") for name, combine in COMBINE.values())
 # CuPy's method that computes a reduction
 REDUCTIONS = {f"{ufunc.__name__}.reduce": name
               for name, ufunc in recorded_array.REDUCTIONS.items()}
@@ -66,14 +65,11 @@ REDUCTIONS = {f"{ufunc.__name__}.reduce": name
 class Kernel:
     """A CUDA kernel, and the numbers of blocks and threads with which it is launched.
 
-    text      the source
-    together  True if the threads of a block wait for each other
-    views     the Views whose addresses are its arguments
-    grid      the number of blocks
-    block     the number of threads in each block
+    text   the source
+    views  the Views whose addresses are its arguments
+    grid   the number of blocks
+    block  the number of threads in each block
     """
-
-    together = False
 
     def set_source(self, name, lines):
         """Set the source to `lines`, in which a0, a1, .. point to the entries of the views."""
@@ -87,64 +83,70 @@ class Kernel:
 
 
 class GroupKernel(GroupSource, Kernel):
-    """The kernel of a group of maps and reductions along rows."""
+    """The kernel of a group of maps and reductions along rows.
 
-    def __init__(self, name, group, flat=True):
-        self.form, self.loops = None if flat else "rows", 0
-        super().__init__(name, group)
+    has_blocks   True if a block of threads computes each row; False if one thread does
+    """
+
+    def _flatten(self, rows):
+        """Return maps of contiguous arrays as maps of rows with one entry, so of one thread each.
+
+        This is impossible if an entry depends on another entry, because threads don't wait.
+        """
+        flat = flatten_rows(rows)
+        outputs, operands = [x.output for x in flat], [x for each in flat for x in each.operands]
+        if flat is rows or any(x.inner < 0 for x in operands) or any(
+                x != out and may_overlap(x.view, out.view) for x in operands for out in outputs):
+            return rows
+        return list(map(make_rows_of_entries, flat))
 
     def _join_axes(self):
         super()._join_axes()
         self.count, width = self.rows[0].count, max(rows.width for rows in self.rows)
-        same = all(rows.form == "map" and rows.width == width for rows in self.rows)
-        if self.form is None and self.count == 1 and (same or width == 1):
-            self.form = "entries"
-            self.set_launch_size(width, THREADS if width > 1 else 1)
-        elif width <= SHORT:
-            self.form = "threads"
-            self.set_launch_size(self.count, 128)
-        else:
-            self.form, self.together = "blocks", True
+        self.has_blocks = width > SHORT
+        self.set_launch_size(self.count, THREADS if width == 1 else 128)
+        if self.has_blocks:
             self.grid = (min(self.count, 65535),)
             most = THREADS if self.count > MANY else 1024
             self.block = (min(most, -(-width // 32) * 32),)
 
-    def _close_loop(self):
-        if self._loop is None:
-            return
-        loop, self._loop = self._loop, None
-        start, step = {"entries": (GLOBAL, ALL), "threads": ("0", "1"),
-                       "blocks": ("threadIdx.x", "blockDim.x")}[self.form]
-        head = [*loop.before, f"for (size_t j = {start}; j < {loop.width}; j += {step}) {{"]
-        self._lines[loop.start:loop.start] = [(line, None) for line in head]
-        self._lines.append(("}", None))
-        self.loops += 1
-        if self.form == "blocks":
-            for operator, name in (clause.split(":") for clause in loop.reductions):
-                self._lines.append((f"{name} = block_{COMBINE[operator][0]}({name});", None))
-            self._lines.append(("__syncthreads();", None))
+    def _loop_head(self, loop):
+        start, step = ("threadIdx.x", "blockDim.x") if self.has_blocks else ("0", "1")
+        return [f"for (size_t j = {start}; j < {loop.width}; j += {step}) {{"]
+
+    def _loop_tail(self, loop):
+        if not self.has_blocks:
+            return ["}"]
+        clauses = [clause.split(":") for clause in loop.reductions]
+        return ["}", *(f"{name} = block_{COMBINE[operator][0]}({name});"
+                       for operator, name in clauses), "__syncthreads();"]
 
     def _write_output(self, x, value, width):
         super()._write_output(x, value, width)
-        if self.form == "blocks" and self._loop is None:    # all threads have the same value
+        if self.has_blocks and self._loop is None:          # all threads have the same value
             line, tag = self._lines.pop()
             self._lines.append((f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();",
                                 tag))
 
-    def _write_function(self, name):
-        lines = [line for line, tag in self._lines if tag is None or tag in self._used]
-        start, step = ("blockIdx.x", "gridDim.x") if self.form == "blocks" else (GLOBAL, ALL)
-        scratch = [row for key, row in self._scratch_rows.items() if key in self._used]
+    def _write_function(self, name, lines, scratch):
+        start, step = ("blockIdx.x", "gridDim.x") if self.has_blocks else (GLOBAL, ALL)
         self.scratch = sum(8 * width for _, _, width in scratch)
-        shared = "__shared__ " if self.form == "blocks" else ""
-        self._before += [f"{shared}{kind} {name}[{width}];" for name, kind, width in scratch]
+        shared = "__shared__ " if self.has_blocks else ""
+        self._before += [f"{shared}{kind} {row}[{width}];" for row, kind, width in scratch]
         table = ", ".join(f"(char *)a{i}" for i in range(len(self.pointers)))
-        rows = "if (true) {" if self.form == "entries" else (
-            f"for (size_t r = {start}; r < {self.count}; r += {step}) {{")
         self.views = self.pointers
-        self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before, rows,
+        self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before,
+                               f"for (size_t r = {start}; r < {self.count}; r += {step}) {{",
                                *unravel_lines("r", self.sizes, "i"), *self._moving, *lines, "}"])
         return self.text
+
+
+def make_rows_of_entries(member):
+    """Return a map of one row as a map of many rows, which have one entry each."""
+    def turn(x):
+        return x._replace(lead=(x.inner,), inner=0) if isinstance(x, Operand) else x
+    return member._replace(sizes=(member.width,), width=1, inputs=tuple(map(turn, member.inputs)),
+                           output=turn(member.output))
 
 
 GLOBAL, ALL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x", "gridDim.x * (size_t)blockDim.x"
@@ -243,20 +245,15 @@ def is_library_call(op):
 def make_kernels(group, name):
     """Return the list of a group's Kernels and of its operations that cuBLAS or CuPy computes."""
     if not group.rows:
-        return [op if is_library_call(op) else make_single_kernel(op, f"{name}_0")
+        return [op if is_library_call(op) else
+                next(kernel for kernel in SINGLE if kernel.can_compute(op))(name, op)
                 for op in group.operations if op.output.size]
     kernels, columns = [], group.column_sums
     group.rows = group.row_by_row
     if group.rows:
-        kernel = GroupKernel(f"{name}_0", group)
-        if kernel.form == "entries" and kernel.loops > 1:   # each loop must wait for the one before
-            kernel = GroupKernel(f"{name}_0", group, flat=False)
-        if kernel.form == "blocks" and kernel.scratch > SHARED:
+        kernel = GroupKernel(name, group)
+        if kernel.has_blocks and kernel.scratch > SHARED:
             group.local = set()
-            kernel = GroupKernel(f"{name}_0", group, kernel.form != "entries")
+            kernel = GroupKernel(name, group)
         kernels.append(kernel)
     return kernels + [rows.op for rows in columns]
-
-
-def make_single_kernel(op, name):
-    return next(kernel for kernel in SINGLE if kernel.can_compute(op))(name, op)

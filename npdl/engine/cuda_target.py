@@ -17,14 +17,7 @@ import numpy as np
 
 from npdl.cublas import Handle
 from npdl.engine.arena import ALIGNMENT, Arena, align_size
-from npdl.engine.cuda_source import (
-    BLOCK_HEAD,
-    HEAD,
-    REDUCTIONS,
-    Kernel,
-    has_kernel,
-    make_kernels,
-)
+from npdl.engine.cuda_source import HEAD, REDUCTIONS, Kernel, has_kernel, make_kernels
 from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
@@ -167,20 +160,13 @@ class CudaCalls:
 
 
 def compile_kernels(kernels):
-    """Compile the kernels and return {kernel: its function}.
-
-    Kernels whose threads wait for each other are compiled as one module.
-    """
+    """Compile the kernels as one module and return {kernel: its function}."""
     import cupy
 
-    functions = {}
-    for together in (False, True):
-        chosen = [k for k in kernels if k.together == together]
-        if chosen:
-            source = "\n".join([HEAD, BLOCK_HEAD * together, *(k.text for k in chosen)])
-            module = cupy.RawModule(code=source)
-            functions |= {k: module.get_function(k.name) for k in chosen}
-    return functions
+    if not kernels:
+        return {}
+    module = cupy.RawModule(code="\n".join([HEAD, *(kernel.text for kernel in kernels)]))
+    return {kernel: module.get_function(kernel.name) for kernel in kernels}
 
 
 class DeviceCall:

@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 NAME = "host memory (cupy_on_cpu)"      # of the device
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 HOME = Path(os.environ.get("CUPY_ON_CPU") or CACHE / "npdl-cupy-on-cpu").resolve()
-OURS = {"cupy_backends.cuda.api.runtime": "runtime.so", "cupy.cuda.cub": "cub.so"}
+RUNTIME = "cupy_backends.cuda.api.runtime"
 Event = namedtuple("Event", "kind name bytes")
 
 
@@ -76,15 +76,15 @@ class _Card:
 
 
 class _Finder:
-    """An import finder that replaces two of CuPy's modules, and adds g++ to CuPy's compiler."""
+    """An import finder that replaces CuPy's runtime module, and adds g++ to CuPy's compiler."""
 
     card = None
 
     def find_spec(self, name, path=None, target=None):
         if name == "cupy":
             os.environ["CUPY_CACHE_DIR"] = str(find_card().folder / "kernels")
-        if name in OURS:
-            file = str(find_card().folder / OURS[name])
+        if name == RUNTIME:
+            file = str(find_card().folder / "runtime.so")
             loader = importlib.machinery.ExtensionFileLoader(name, file)
             return importlib.util.spec_from_file_location(name, file, loader=loader)
         if name == "cupy.cuda.thrust":
@@ -104,12 +104,13 @@ def _patch_compiler(module):
     kernels.patch(module, find_card().folder)
 
 
-def _leave_out_cubs_blocks(cupy):
-    """Disable CUB's block reductions (C++ templates), so that CuPy uses its own kernels."""
+def _leave_out_cub(cupy):
+    """Disable CUB (a library of C++ templates), so that CuPy uses kernels of its own."""
     cupy._core.set_reduction_accelerators([])
+    cupy._core.set_routine_accelerators([])
 
 
-AFTER = {"cupy.cuda.compiler": _patch_compiler, "cupy": _leave_out_cubs_blocks}
+AFTER = {"cupy.cuda.compiler": _patch_compiler, "cupy": _leave_out_cub}
 
 
 def find_card():

@@ -77,14 +77,6 @@ Status cublasSetMathMode(Handle, int mode) {
         return strided<T>(h, "cublas" #letter "gemm", \
                           {ta, tb, m, n, k, *alpha, *beta, lda, ldb, ldc}, a, 0, b, 0, c, 0, 1); \
     } \
-    Status cublas##letter##gemmStridedBatched( \
-        Handle h, int ta, int tb, int m, int n, int k, const T* alpha, const T* a, int lda, \
-        long long as, const T* b, int ldb, long long bs, const T* beta, T* c, int ldc, \
-        long long cs, int batch) { \
-        return strided<T>(h, "cublas" #letter "gemmStridedBatched", \
-                          {ta, tb, m, n, k, *alpha, *beta, lda, ldb, ldc}, a, as, b, bs, c, cs, \
-                          batch); \
-    } \
     Status cublas##letter##gemmBatched(Handle h, int ta, int tb, int m, int n, int k, \
                                        const T* alpha, const T* const* a, int lda, \
                                        const T* const* b, int ldb, const T* beta, T* const* c, \

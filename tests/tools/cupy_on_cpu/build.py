@@ -102,7 +102,6 @@ class Build:
             '#include <cuda_runtime_api.h>\n'
             'extern "C" cudaError_t cudaProfilerStart(), cudaProfilerStop();\n')
         runtime = self.cython("cupy_backends/cuda/api/runtime.pyx")
-        cub = self.cython("cupy/cuda/cub.pyx")
         fake = self.gxx(self.scratch / "fake.o", "-c", HERE / "runtime.cpp")
         blas = self.gxx(self.scratch / "blas.o", "-c", HERE / "blas.cpp")
         driver = (self.source / "cupy_backends/cuda/api/_driver_extern.pxi").read_text()
@@ -119,7 +118,6 @@ class Build:
         self.shared("libcublas.so.12", f"-Wl,--version-script={versions}", blas, rest, card)
         empty.write_text("")                        # cuda-pathfinder wants to see it loaded
         self.shared("libcublasLt.so.12", empty)
-        self.shared("cub.so", cub, HERE / "cub.cpp", card)
         self.shared("runtime.so", runtime, card)
         run("g++", *FLAGS, *includes(SITE / "cupy/__init__.py"), "-x", "c++-header",
             HERE / "shim.h", "-o", self.made / "shim.h.gch")

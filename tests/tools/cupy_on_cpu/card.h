@@ -5,7 +5,6 @@
 #include <string>
 extern "C" void fake_note(const char* kind, const char* name, size_t bytes);
 extern "C" int fake_refuse(const char* what, int status);
-extern "C" void fake_refuse_later(const char* what);
 // Work on a stream: done now and noted, or, while the stream is captured, a node of its graph.
 // Returns 0 or an error of CUDA's.
 int fake_work(void* stream, const char* kind, const std::string& name, size_t bytes,

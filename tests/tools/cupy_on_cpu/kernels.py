@@ -43,30 +43,37 @@ class NotFaked(NotImplementedError):
 
 
 def as_host_code(source):
-    """Return the C++ source for g++, and a description of how its kernels are launched."""
+    """Return the C++ source for g++, and the name of its first kernel."""
     names = KERNEL.findall(source)
     if not names:
         raise NotFaked('cupy_on_cpu: a kernel that is not extern "C" (a template: products of '
                        "integers, ...)")
     refused = REFUSED.search(source)
     if "_sdata_raw" in source and "_type_reduce" in source:
-        mode = "ALONE"
+        modes = ["ALONE"]
         for pattern, by in REDUCTION:
             source, found = re.subn(pattern, by, source)
             if found != 1:
                 raise NotFaked(f"cupy_on_cpu: {names[0]} is no reduction as CuPy 14.2 writes it")
     elif refused:
         raise NotFaked(f"cupy_on_cpu: {names[0]} uses {refused[0]}")
-    elif TOGETHER.search(source):
-        mode, source = "TOGETHER", DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared;", source)
     else:
-        mode = "ALONE" if "CUPY_FOR(" in source and not WHICH_THREAD.search(source) else "EVERY"
+        source = DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared;", source)
+        bodies = KERNEL.split(source)[2::2] if len(names) > 1 else [source]
+        modes = map(launch_mode, bodies)
     launches = [
         f'extern "C" void run_{name}(void** p, const unsigned* grid, const unsigned* block, '
         f"unsigned shared) {{ launch({name}, p, grid, block, shared, {mode}); }}\n"
         f'extern "C" size_t sizes_{name}(size_t* of) {{ return sizes({name}, of); }}\n'
-        for name in names]
+        for name, mode in zip(names, modes, strict=True)]
     return '#include "shim.h"\n' + source + "\n" + "".join(launches), names[0]
+
+
+def launch_mode(source):
+    """Return how shim.h runs the threads of a kernel."""
+    if TOGETHER.search(source):
+        return "TOGETHER"
+    return "ALONE" if "CUPY_FOR(" in source and not WHICH_THREAD.search(source) else "EVERY"
 
 
 def host_library(source, options, folder):

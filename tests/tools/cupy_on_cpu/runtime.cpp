@@ -32,7 +32,7 @@ static std::map<char*, size_t> blocks;            // what cudaMalloc gave out
 static size_t used = 0;
 static const size_t TOTAL = (size_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE) / 2;
 
-// What Python, blas.cpp, cub.cpp and the generated stubs call
+// What Python, blas.cpp and the generated stubs call
 C void fake_note(const char* kind, const char* name, size_t bytes) {
     std::lock_guard<std::recursive_mutex> guard(one_at_a_time);
     if (recording) events.push_back(std::string(kind) + "\t" + name + "\t" + std::to_string(bytes));
@@ -42,7 +42,7 @@ C int fake_refuse(const char* what, int status) {
     return status;
 }
 // Where no error can be returned, the next call of the card returns it.
-C void fake_refuse_later(const char* what) { fake_refuse(what, 0); pending = true; }
+static void fake_refuse_later(const char* what) { fake_refuse(what, 0); pending = true; }
 C void fake_record(int on) { if ((recording = on)) events.clear(); }
 C size_t fake_count() { return events.size(); }
 C const char* fake_event(size_t i) { return events[i].c_str(); }

@@ -95,45 +95,10 @@ static inline unsigned short __half_as_ushort(const Half& x) {
 }
 static inline half __ushort_as_half(unsigned short x);
 
-// atomics: nobody else writes
-template <class T> static inline T __ldg(const T* p) { return *p; }
-template <class T> static inline T __ldcg(const T* p) { return *p; }
-template <class T, class U>
-static inline T atomicAdd(T* p, U x) {
-    T old = *p;
-    *p = old + (T)x;
-    return old;
-}
-template <class T, class U>
-static inline T atomicMax(T* p, U x) {
-    T old = *p;
-    *p = old > (T)x ? old : (T)x;
-    return old;
-}
-template <class T, class U>
-static inline T atomicMin(T* p, U x) {
-    T old = *p;
-    *p = old < (T)x ? old : (T)x;
-    return old;
-}
-template <class T, class U>
-static inline T atomicExch(T* p, U x) {
-    T old = *p;
-    *p = (T)x;
-    return old;
-}
-template <class T, class U, class V> static inline T atomicCAS(T* p, U expected, V x) {
-    T old = *p;
-    if (old == (T)expected) *p = (T)x;
-    return old;
-}
-
 // mathematics that CUDA has and C++ has not
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 static inline double rsqrt(double x) { return 1 / sqrt(x); }
 static inline float rsqrt(float x) { return 1 / sqrtf(x); }
-static inline float __fdividef(float a, float b) { return a / b; }
-static inline double normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
 using std::abs; using std::isfinite; using std::isinf; using std::isnan; using std::signbit;
 template <class T, class U>
 static inline auto min(T a, U b) {
@@ -149,7 +114,6 @@ static inline auto max(T a, U b) {
 #include <cupy/complex.cuh>
 #include <cupy/carray.cuh>
 #include <cupy/float16.cuh>
-#include <cupy/atomics.cuh>
 #include <cupy/math_constants.h>
 static inline half __ushort_as_half(unsigned short x) { return bits<half>(x); }
 
