@@ -27,12 +27,9 @@ class CompilerError(NpdlError):
     """No C compiler was found, the compiler failed, or the library can't be saved or loaded."""
 
 
-def load_library(source, compiler=None):
-    """Return the library (ctypes.CDLL) of a C source. Compile it if it is not in the cache.
-
-    compiler   a name or a path; None means $CC, or else the first of cc, gcc and clang
-    """
-    path = find_compiler(compiler)
+def load_library(source):
+    """Return the library (ctypes.CDLL) of a C source. Compile it if it is not in the cache."""
+    path = find_compiler()
     version, processor = compiler_version(path), processor_name()
     digest = hashlib.sha256("\0".join([source, version, processor, *FLAGS]).encode()).hexdigest()
     try:
@@ -45,10 +42,9 @@ def load_library(source, compiler=None):
         raise CompilerError(f"the compiled step can't be saved or loaded ({error})") from error
 
 
-def find_compiler(name=None):
-    """Return the path of a C compiler."""
-    if name is None and os.environ.get("CC"):
-        name = os.environ["CC"]
+def find_compiler():
+    """Return the path of a C compiler: $CC, or else the first of cc, gcc and clang."""
+    name = os.environ.get("CC")
     for candidate in [name] if name else ["cc", "gcc", "clang"]:
         if path := shutil.which(candidate):
             return path

@@ -5,7 +5,8 @@ them becomes vector instructions. The last digit depends on whether the processo
 multiply-add. Largest error: 2 units in the last place (tests/engine/test_c.py).
 
     exp     x = n log 2 + r;  exp(x) = 2^n (1 + r + r^2 Q(r)),  |r| <= log(2) / 2
-    log     x = 2^e m;  log(x) = e log 2 + log(m),  sqrt(1/2) <= m < sqrt(2)
+    log     x = 2^e m;  log(x) = e log 2 + 2 r + r^3 L(r^2),  sqrt(1/2) <= m < sqrt(2),
+            r = (m - 1) / (m + 1)
     tanh    x + x^3 T(x^2) below 0.64;  above, 1 - 2 / (exp(2 |x|) + 1)
     erf     x E(x^2) below 1;  above, 1 - exp(-x^2) G(t),  t = 1 / (1 + x / 2)
 
@@ -14,22 +15,22 @@ integer type of the same size.
 """
 
 FLOAT = {
-    "T": "float", "I": "int32_t", "s": "f", "magic": "12582912.0f", "magic_bits": "0x4B400000",
+    "T": "float", "I": "int32_t", "s": "f", "magic": "12582912.0f",
     "log2e": "1.44269504088896341f", "ln2_hi": "0.693359375f", "ln2_lo": "-2.12194440e-4f",
     "mantissa": 23, "bias": 127, "low": "-110.0f", "high": "100.0f", "tiny": "1.17549435e-38f",
-    "lift": "8388608.0f", "half": "0x3f3504f3", "tanh_end": "10.0f",
+    "lift": "8388608.0f", "half": "0x3f3504f3",
     "Q": (0.5, 0.16666576845993977, 0.04166655443768594, 0.008363202971575855,
           0.0013926213466332444),
     "TANH": (-0.3333333312343919, 0.133332963528113, -0.053957595132456244, 0.02175570034585329,
              -0.008301695360635958, 0.0022460036855930367),
+    "LOG": (0.6666668503957585, 0.3998878056602152, 0.29579949392001176),
 }
 DOUBLE = {
     "T": "double", "I": "int64_t", "s": "d", "magic": "6755399441055744.0",
-    "magic_bits": "0x4338000000000000", "log2e": "1.44269504088896341",
-    "ln2_hi": "0.693147180369123816490", "ln2_lo": "1.90821492927058770002e-10",
-    "mantissa": 52, "bias": 1023, "low": "-800.0", "high": "800.0",
-    "tiny": "2.2250738585072014e-308", "lift": "4503599627370496.0",
-    "half": "0x3fe6a09e667f3bcd", "tanh_end": "22.0",
+    "log2e": "1.44269504088896341", "ln2_hi": "0.693147180369123816490",
+    "ln2_lo": "1.90821492927058770002e-10", "mantissa": 52, "bias": 1023, "low": "-800.0",
+    "high": "800.0", "tiny": "2.2250738585072014e-308", "lift": "4503599627370496.0",
+    "half": "0x3fe6a09e667f3bcd",
     "Q": (0.5, 0.16666666666666669, 0.04166666666662399, 0.008333333333330051,
           0.0013888888917281794, 0.00019841269863105968, 2.480152119021773e-05,
           2.7557268378684192e-06, 2.7620138719733994e-07, 2.5100424157005067e-08),
@@ -37,11 +38,9 @@ DOUBLE = {
              -0.008863234931023884, 0.0035921196181059045, -0.0014557589970229322,
              0.0005895797741135292, -0.00023733530872779266, 9.207182073834182e-05,
              -3.0650442181390976e-05, 6.223438646457427e-06),
+    "LOG": (0.6666666666666666, 0.4000000000000088, 0.28571428570803614, 0.22222222391713917,
+            0.18181795640132906, 0.15386239702814658, 0.13268773138656886, 0.13086626147840102),
 }
-LOG_FLOAT = (0.33333330728190674, -0.25000306422569796, 0.2000104509416068, -0.16641281463106394,
-             0.14214495923947962, -0.1299818376365153, 0.12622319849228378, -0.0790274377239344)
-LOG_DOUBLE = (0.6666666666666666, 0.4000000000000088, 0.28571428570803614, 0.22222222391713917,
-              0.18181795640132906, 0.15386239702814658, 0.13268773138656886, 0.13086626147840102)
 ERF_SMALL = (1.1283791670955126, -0.37612638903183543, 0.11283791670945006, -0.02686617064323777,
              0.0052239776071164225, -0.0008548325975389692, 0.00012055294904839707,
              -1.492473690741966e-05, 1.6447424703317362e-06, -1.6208483801871705e-07,
@@ -60,7 +59,7 @@ static inline {T} power_of_two_{s}({I} n) {{ return real_{s}((n + {bias}) << {ma
 /* exp(r) - 1 and n, for x = n log 2 + r */
 static inline {T} reduce_{s}({T} x, {I} *n) {{
   {T} t = x * {log2e} + {magic}, k = t - {magic};
-  *n = bits_{s}(t) - {magic_bits};
+  *n = bits_{s}(t) - bits_{s}({magic});
   {T} r = (x - k * {ln2_hi}) - k * {ln2_lo};
   return r + r * r * ({Q});
 }}
@@ -71,7 +70,7 @@ static inline {T} exp_{s}({T} x) {{
   return p * power_of_two_{s}(m) * power_of_two_{s}(n - m);
 }}
 static inline {T} tanh_{s}({T} x) {{
-  {T} a = x < 0 ? -x : x, b = a > {tanh_end} ? {tanh_end} : a, z = b * b;
+  {T} a = x < 0 ? -x : x, b = a > 22 ? 22 : a, z = b * b;
   {I} n; {T} e = (1 + reduce_{s}(b + b, &n)) * power_of_two_{s}(n);
   {T} y = b < ({T})0.64 ? b + b * z * ({TANH}) : 1 - 2 / (e + 1);
   return x < 0 ? -y : y;
@@ -79,9 +78,9 @@ static inline {T} tanh_{s}({T} x) {{
 static inline {T} log_{s}({T} x) {{
   {T} y = x < {tiny} ? x * {lift} : x;
   {I} i = bits_{s}(y), e = (i - {half}) >> {mantissa};
-  {T} m = real_{s}(i - (e << {mantissa})), f = m - 1;
+  {T} f = real_{s}(i - (e << {mantissa})) - 1, r = f / (2 + f), z = r * r;
   {T} k = ({T})e - (x < {tiny} ? {mantissa} : 0);
-  {T} answer = {LOG};
+  {T} answer = 2 * r + (r * z * ({LOG}) + k * {ln2_lo}) + k * {ln2_hi};
   answer = x > 0 ? answer : (x == 0 ? -({T})INFINITY : ({T})NAN);
   return x < ({T})INFINITY ? answer : x;
 }}
@@ -127,15 +126,10 @@ def polynomial(coefficients, x, suffix=""):
 
 def write_functions():
     """Return the C source of exp, log, tanh and erf, for float and for double."""
-    log_f = ("f + (f * f * (f * (" + polynomial(LOG_FLOAT, "f", "f") + ") - 0.5f) + k * "
-             + FLOAT["ln2_lo"] + ") + k * " + FLOAT["ln2_hi"])
-    s = "(f / (2 + f))"
-    log_d = (f"2 * {s} + ({s} * {s} * {s} * (" + polynomial(LOG_DOUBLE, f"({s} * {s})") + ") + k * "
-             + DOUBLE["ln2_lo"] + ") + k * " + DOUBLE["ln2_hi"])
     text = ""
-    for values, suffix, log in ((FLOAT, "f", log_f), (DOUBLE, "", log_d)):
+    for values, suffix in ((FLOAT, "f"), (DOUBLE, "")):
         text += COMMON.format(**values | {
-            "Q": polynomial(values["Q"], "r", suffix),
-            "TANH": polynomial(values["TANH"], "z", suffix), "LOG": log})
+            name: polynomial(values[name], x, suffix)
+            for name, x in (("Q", "r"), ("TANH", "z"), ("LOG", "z"))})
     return text + ERF.format(middle=ERF_MIDDLE, small=polynomial(ERF_SMALL, "z"),
                              large=polynomial(ERF_LARGE, "t"))
