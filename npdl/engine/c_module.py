@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, loop_heads, offset_expression
+from npdl.engine.c_source import GroupSource, is_supported, loop_heads, offset_expression
 from npdl.engine.rows import broadcast_strides, merge_axes
 
 SMALL = 4096        # multiplications of one product; BLAS computes larger products
@@ -106,14 +106,12 @@ class SmallProductsSource:
     def can_compute(group):
         """Return True if a group is one matmul of stacks of matrices, each too small for BLAS."""
         op = group.operations[0]
-        views = [*op.inputs, op.output] if op.kind == "matmul" else []
-        if not views or min(view.ndim for view in views) < 3 or len(
-                {view.dtype for view in views}) > 1 or op.output.dtype.name not in (
-                "float32", "float64") or not op.output.size:
+        if op.kind != "matmul" or not is_supported(op) or not op.output.size or (
+                min(view.ndim for view in op.views) < 3) or (
+                len({view.dtype for view in op.views}) > 1 or op.output.dtype.kind != "f"):
             return False
         (m, n), k = op.output.shape[-2:], op.inputs[0].shape[-1]
-        return m * n * k <= SMALL and not any(s % view.dtype.itemsize for view in views
-                                              for s in (view.offset, *view.strides))
+        return m * n * k <= SMALL
 
 
 SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one operation

@@ -263,6 +263,12 @@ def flatten_rows(rows):
     return rows if None in flat else flat
 
 
+def is_supported(op):
+    """Return True if C has all dtypes of an operation, and all its arrays are aligned."""
+    return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
+        x.offset, *x.strides)) for x in (*op.reads, op.output))
+
+
 def loop_heads(sizes):
     """Return the heads of C loops with the indices i0, i1, .."""
     return [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"

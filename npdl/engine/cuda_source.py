@@ -12,7 +12,7 @@ No kernel uses atomic additions, so the results are bitwise identical in each ru
 from npdl.cublas import can_multiply
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, flatten_rows, offset_expression
+from npdl.engine.c_source import GroupSource, flatten_rows, is_supported, offset_expression
 from npdl.engine.operation import may_overlap
 from npdl.engine.rows import Operand, broadcast_strides, make_row_operation, merge_axes
 
@@ -213,12 +213,6 @@ class SumByIndexKernel(Kernel):
     def can_compute(op):
         return op.kind == "sum_by_index" and is_supported(op) and op.output.dtype.kind == "f" and (
             op.inputs[0].ndim == op.inputs[1].ndim + 1)
-
-
-def is_supported(op):
-    """Return True if kernels support all dtypes of an operation, and all its arrays are aligned."""
-    return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
-        x.offset, *x.strides)) for x in (*op.reads, op.output))
 
 
 SINGLE = (TakeKernel, SumByIndexKernel)         # of one operation
