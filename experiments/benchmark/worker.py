@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import time
@@ -34,8 +35,12 @@ class Worker:
         self.name, context = name, multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.process = context.Process(target=serve, args=(other, make_step), daemon=True)
-        with set_environment(dict.fromkeys(THREAD_VARIABLES, str(threads)) | environment):
-            self.process.start()
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)      # only the parent handles Ctrl-C
+        try:
+            with set_environment(dict.fromkeys(THREAD_VARIABLES, str(threads)) | environment):
+                self.process.start()
+        finally:
+            signal.signal(signal.SIGINT, handler)
         other.close()
         self.first_loss = self.receive()
 
@@ -58,7 +63,7 @@ class Worker:
 
     def close(self):
         self.connection.close()
-        self.process.join(timeout=10)
+        self.process.join(timeout=2)
         self.process.kill()
         self.process.join()
 
