@@ -52,7 +52,7 @@ class Recorder:
     def __init__(self):
         self.operations, self.before_replay, self.generators = [], [], []
         self._buffers, self._saved, self._known, self._exit = {}, {}, {}, contextlib.ExitStack()
-        self._roots, self._arrays = {}, {}      # id: (array on the GPU, its copy on the CPU)
+        self._roots = {}                # id: (array on the GPU, its copy on the CPU)
 
     def __enter__(self):
         if active_recorder() is not None:
@@ -86,10 +86,8 @@ class Recorder:
                               "contiguous; replace this array by cupy.ascontiguousarray(array)")
         if id(root) not in self._roots:
             self._roots[id(root)] = root, root.get()
-        host = np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],
+        return np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],
                           array.data.ptr - root.data.ptr, array.strides)
-        self._arrays[id(host)] = array, host
-        return host
 
     def call_on_numbers(self, function, arguments):
         """Return function(*arguments) as a Number, or NotImplemented if an argument is an array."""
@@ -130,16 +128,6 @@ class Recorder:
         for restore, saved in self._saved.values():
             restore(saved)
         self._saved.clear()
-
-    def original_array(self, recorded):
-        """Return the plain array of a RecordedArray. With a GPU, it is an array on the GPU."""
-        known = self._arrays.get(id(recorded.value))
-        return backend.to_device(recorded.value) if known is None else known[0]
-
-    def upload_state(self):
-        """Copy the state that the step has computed to the GPU. Without a GPU, do nothing."""
-        for device, host in self._roots.values():
-            device.set(host)
 
     def view_of(self, x):
         """Return the View of a recorded or plain array, which says where its memory lies."""

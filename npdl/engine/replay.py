@@ -23,7 +23,7 @@ class Recording:
     """One recording of a step. It is made while the step runs once with its arguments.
 
     key         the `recording_key` of the arguments
-    answer      what the step returned
+    answer      what the step returned, if a replay is possible
     mirror      the copies on which the step was recorded (state.Mirror)
     operations  the simplified operations
     lowered     the calls of a replay (numpy_target.Calls, or cuda_target.CudaCalls on a GPU), or
@@ -36,22 +36,19 @@ class Recording:
             self.mirror = Mirror(recorder, step.varying)
             objects = self.mirror.copy(step.objects)
             self._answer = step.function(*objects, *map_nest(self._wrap_argument, arguments))
-            self.answer = map_nest(unwrap_result, self._answer)
             self.mirror.collect_assignments()
-        if not self.mirror.keeps_structure:       # the next step is recorded again
-            self.mirror.apply_to_originals()
-            recorder.upload_state()
-            return
-        recorder.roll_back()            # replay the first step, too, so that all steps round alike
+        recorder.roll_back()
         release_freed_memory()
+        if not self.mirror.keeps_structure:         # the next step is recorded again
+            return
         self._results = [recorder.view_of(x) for x in find_leaves(is_recorded_array, self._answer)]
         self.operations = simplify(recorder.operations, self._results)
         self.lowered = step.target.lower(self.operations, self._results)
         self._backups = self._find_state_to_restore()
         try:
-            self.answer = self.replay(arguments)
+            self.answer = self.replay(arguments)    # so that the first step rounds like the others
         except Diverged:                # a guard on a value that the target rounds differently
-            self.lowered, self.answer = None, step.run_plain(arguments)
+            self.lowered = None
 
     def _wrap_argument(self, value):
         """Return an argument. Arrays, floats and generators are wrapped, so that they record."""
@@ -131,11 +128,6 @@ def is_input(value):
 def is_recorded_array(value):
     """Return True for a recorded array."""
     return type(value) is RecordedArray
-
-
-def unwrap_result(x):
-    """Return a result of the recorded step as a plain value that later steps do not change."""
-    return x.value.copy()[()] if is_recorded_array(x) else plain_value(x)
 
 
 def release_freed_memory():

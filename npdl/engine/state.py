@@ -3,11 +3,10 @@
     mirror = Mirror(recorder, varying=set())
     model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
     mirror.collect_assignments()                        # find what the step assigned to the copies
-    mirror.apply_to_originals()                         # assign it to the originals
 
-While a step is recorded, no attribute of an original is assigned. So after an interrupt the
-originals contain no recorded arrays. The memory is shared: if the step writes into a parameter, it
-writes into the original.
+While a step is recorded, no attribute of an original is assigned. So the originals never contain
+recorded arrays, also after an interrupt. The memory is shared: if the step writes into a parameter,
+it writes into the original.
 
 A layer's numbers (a dropout rate, eps, a padding id) are *settings*: they are constants of the
 recording, and `is_current` says whether they are still the same. A number that a step changes,
@@ -21,7 +20,7 @@ import numpy as np
 from npdl.backend import is_device_array
 from npdl.core import rebuild
 from npdl.engine.operation import Number
-from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
+from npdl.engine.recorded_array import Unsupported
 
 COUNTER = "steps"           # an attribute that is known to change in every step
 MISSING = object()
@@ -35,13 +34,13 @@ class Mirror:
     varying          {(id of a container, key)} of the numbers that a step changes; a container is
                      a list, a dict, or the __dict__ of an object
     counters         (container, key, Number) for each of these numbers
-    assignments      (container, key, value) for each entry that the step has assigned
+    assignments      (container, key, value) for each of these numbers that the step has assigned
     keeps_structure  True if a replay can repeat all assignments
     """
 
     def __init__(self, recorder, varying):
         self.recorder, self.varying, self.counters, self.assignments = recorder, varying, [], []
-        self._copies, self._originals = {}, {}
+        self._copies, self.keeps_structure = {}, True
         self._containers = []       # (container, copy, {key: value}, {key: copied value})
 
     def copy(self, value):
@@ -53,8 +52,7 @@ class Mirror:
                                   "layer")
             return value
         if id(value) not in self._copies:
-            copy = self._make_copy(value)
-            self._copies[id(value)], self._originals[id(copy)] = copy, value
+            self._copies[id(value)] = self._make_copy(value)
         return self._copies[id(value)]
 
     def _make_copy(self, value):
@@ -119,7 +117,7 @@ class Mirror:
         If the step assigned a new array to an attribute, a copy into the old array is recorded. If
         the step changed a number, this number is added to `varying`.
         """
-        moves, changed = [], []
+        moves = []
         for container, copy, _, copies in self._containers:
             entries = entries_of(copy)
             if copies.keys() - entries.keys():
@@ -132,23 +130,13 @@ class Mirror:
                 if isinstance(old, Number) and isinstance(new, (int, float, Number)):
                     self.assignments.append((container, key, new))
                 elif not self._collect_moves(old, new, moves):
-                    changed.append((container, key, new))
+                    self.keeps_structure = False
                     if isinstance(new, Number) or isinstance(old, (int, float)) and isinstance(
                             new, (int, float)):
                         self.varying.add((id(container), key))
-        self.keeps_structure = not changed
-        self.assignments += changed
         moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]
         for old, new in moves:
             old[...] = new
-
-    def apply_to_originals(self):
-        """Repeat on the originals the assignments that the step made to the copies."""
-        for container, key, value in self.assignments:
-            if isinstance(container, list) and key >= len(container):
-                container.append(self.original_of(value))
-            else:
-                container[key] = self.original_of(value)
 
     def _collect_moves(self, old, new, moves):
         """Append (array of the state, its new value) to `moves` for each new array in `new`.
@@ -172,24 +160,6 @@ class Mirror:
         if hasattr(old, "__dict__") and not isinstance(old, PLAIN):
             return old is new or self._collect_moves(vars(old), vars(new), moves)
         return old is new or is_same(old, new)
-
-    def original_of(self, value):
-        """Return a value in which each copy or recorded array is replaced by its original."""
-        if type(value) is RecordedArray:
-            return self.recorder.original_array(value)
-        if isinstance(value, Number):
-            return value.value
-        if isinstance(value, RecordedGenerator):
-            return value.generator
-        if id(value) in self._originals:
-            return self._originals[id(value)]
-        if isinstance(value, (list, tuple, dict)):
-            items = value.values() if isinstance(value, dict) else value
-            return rebuild(value, [self.original_of(item) for item in items])
-        if hasattr(value, "__dict__") and not isinstance(value, PLAIN):
-            for key, item in vars(value).items():
-                vars(value)[key] = self.original_of(item)
-        return value
 
 
 def entries_of(container):

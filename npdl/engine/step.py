@@ -100,7 +100,7 @@ class RecordedStep:
 
     def _record(self, key, arguments, diverged):
         """Run the step and record it. If it can't be recorded, run it without recording."""
-        if diverged and self._diverged > MOST_RECORDINGS:
+        if (diverged or not self.recordings) and self._diverged > MOST_RECORDINGS:
             self._stop_recording("the operations of the step depend on a value that changes from "
                                  "call to call")
             return self.run_plain(arguments)
@@ -122,9 +122,9 @@ class RecordedStep:
             self._stop_recording("it draws from NumPy's global random generator; give the step a "
                                  "generator as an argument")
         elif recording.lowered is not None:
-            self._diverged += diverged
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
-        return recording.answer
+        self._diverged += diverged or recording.lowered is None
+        return self.run_plain(arguments) if recording.lowered is None else recording.answer
 
     def run_plain(self, arguments):
         """Run the function without recording."""

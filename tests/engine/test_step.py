@@ -487,15 +487,19 @@ def test_steps_in_threads_do_not_disturb_each_other():
     assert all(first == second for first, second in losses.values())
 
 
-def test_a_step_that_removes_an_item_runs_plainly(capsys):
+@pytest.mark.parametrize(("change", "each", "why"), [
+    (lambda items: items.pop(), -1, "removes an attribute or an item"),
+    (lambda items: items.append(items[0] + 1), 1, "depend on a value that changes")])
+def test_a_step_that_changes_the_length_of_a_list_runs_plainly(change, each, why, capsys):
     owner = Squares(lambda y: y)
-    owner.items = [np.ones(2), np.ones(2), np.ones(2)]
+    owner.items = [np.ones(2) for _ in range(20)]
 
     def function(owner, x):
-        owner.items.pop()
+        change(owner.items)
         return 2 * x
     step = RecordedStep(function, (owner,), "numpy")
-    for left in (2, 1):
+    for i in range(1, 12):
         np.testing.assert_array_equal(step(np.ones(2)), [2, 2])
-        assert len(owner.items) == left
-    assert "removes an attribute or an item" in capsys.readouterr().err
+        assert len(owner.items) == 20 + i * each
+        assert all(type(item) is np.ndarray for item in owner.items)
+    assert why in capsys.readouterr().err
