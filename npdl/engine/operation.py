@@ -11,7 +11,8 @@ recording needs no memory for results, and an operation can be translated into N
 
 import numbers
 import operator
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -19,6 +20,7 @@ from numpy.lib.array_utils import byte_bounds
 from npdl.engine.recorded_array import Recorded
 
 
+@dataclass(eq=False, slots=True)
 class Buffer:
     """One block of memory.
 
@@ -29,10 +31,10 @@ class Buffer:
     address  the lowest address of the memory; the offset of a View is counted from it
     """
 
-    __slots__ = ("address", "array", "nbytes", "role")
-
-    def __init__(self, role, address, nbytes, array=None):
-        self.role, self.address, self.nbytes, self.array = role, address, nbytes, array
+    role: str
+    address: int
+    nbytes: int
+    array: Any = None
 
     @classmethod
     def from_array(cls, root, role):
@@ -141,6 +143,7 @@ for _name in ("neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
 numbers.Real.register(Number)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Operation:
     """One array operation.
 
@@ -156,18 +159,17 @@ class Operation:
     effect   True for a guard or a random draw, which run even if nothing reads their output
     """
 
-    __slots__ = ("effect", "inputs", "kind", "loop", "options", "output", "run", "source", "ufunc")
+    kind: str
+    inputs: list
+    output: Any
+    run: Any
+    ufunc: Any = None
+    loop: Any = None
+    options: dict = field(default_factory=dict)
+    source: Any = None
+    effect: bool = False
 
-    def __init__(self, kind, inputs, output, run, *, ufunc=None, loop=None, options=None,
-                 source=None, effect=False):
-        self.kind, self.inputs, self.output, self.run = kind, tuple(inputs), output, run
-        self.ufunc, self.loop, self.options = ufunc, loop, options or {}
-        self.source, self.effect = source, effect
-
-    def replace(self, **changes):
-        """Return a copy in which the given fields are replaced."""
-        fields = {name: getattr(self, name) for name in self.__slots__} | changes
-        return Operation(**fields)
+    replace = replace               # op.replace(inputs=..) returns a copy with other inputs
 
     @property
     def reads(self):
