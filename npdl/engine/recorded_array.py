@@ -100,9 +100,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 
     # Methods
 
-    @property
-    def T(self):
-        return self.recorder.record_call(np.ndarray.transpose, (self,), {})
+    T = property(np.transpose)
 
     def __pow__(self, exponent):
         """Compute np.square for the exponent 2 and np.sqrt for 0.5, as NumPy does."""
@@ -115,7 +113,8 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
     def mean(self, axis=None, dtype=None, out=None, keepdims=False):
         """Compute a sum, then divide by the count in place, as NumPy does."""
         if self.dtype == np.float16 or out is not None:
-            return self.recorder.record_call(np.mean, (self, axis, dtype), {"keepdims": keepdims})
+            return self.recorder.record_call(np.mean, (self, axis, dtype),
+                                             {"out": out, "keepdims": keepdims})
         axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
         count = np.prod([self.shape[i] for i in axes], dtype=np.intp)
         wide = np.float64 if dtype is None and self.dtype.kind in "iub" else dtype

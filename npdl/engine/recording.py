@@ -28,16 +28,11 @@ from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsuppo
 
 SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
            backend.__file__)
-_recorders = threading.local()
+_recorders = threading.local()          # `active` is the Recorder that this thread uses now
 
 
 class Diverged(Exception):
     """A value in a replay differs from the recorded one, so the recording can't be used."""
-
-
-def active_recorder():
-    """Return the Recorder that is recording in this thread now, or None."""
-    return getattr(_recorders, "active", None)
 
 
 class Recorder:
@@ -55,7 +50,7 @@ class Recorder:
         self._roots = {}                # id: (array on the GPU, its copy on the CPU)
 
     def __enter__(self):
-        if active_recorder() is not None:
+        if getattr(_recorders, "active", None) is not None:
             raise Unsupported("a recorded step was called inside of another recorded step; record "
                               "only the outer step")
         if not backend.is_host():
@@ -95,7 +90,7 @@ class Recorder:
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
         if key not in self._known:
-            number = self.wrap_number(None)
+            number = Number(self, None)
 
             def compute():
                 number.value = function(*map(plain_value, arguments))
@@ -108,15 +103,8 @@ class Recorder:
         compute()
         self.before_replay.append(compute)
 
-    def wrap_number(self, value):
-        """Return a value as a Number, which gets a new value in every replay."""
-        return Number(self, value)
-
     def wrap_generator(self, generator):
-        """Return the RecordedGenerator of a generator. Later calls return the same object."""
-        for known in self.generators:
-            if known.generator is generator:
-                return known
+        """Return a generator as a RecordedGenerator."""
         self.generators.append(RecordedGenerator(self, generator))
         if hasattr(generator, "bit_generator"):
             bits = generator.bit_generator
@@ -159,9 +147,10 @@ class Recorder:
         return RecordedArray(self, value, Buffer.from_array(find_root(value), "temporary"))
 
     def prepare_write(self, x):
-        """Save the entries of `x` for `roll_back`, and return `x` as a RecordedArray."""
+        """Save the entries of the array `x` for `roll_back`, and return `x`."""
         if type(x) is not RecordedArray:
-            x = self.wrap(x, "state")
+            raise Unsupported("the step writes into an array that is not an attribute of a layer; "
+                              "write into a new array, such as np.zeros_like(x)")
         root = x.buffer.array
         if root is not None and id(root) not in self._saved:
             before = root.copy() if root.any() else 0           # new gradients and moments are 0
@@ -170,6 +159,8 @@ class Recorder:
 
     def record_ufunc(self, ufunc, method, inputs, options):
         """Record a call of a ufunc or of one of its methods."""
+        if type(options.get("where")) is RecordedArray:
+            raise Unsupported(f"{ufunc.__name__} was called with where=; use np.where")
         (out,) = options.pop("out", None) or (None,)
         if ufunc is np.matmul and out is None:
             a, b = (x if type(x) is RecordedArray else self.wrap(np.asarray(x), "constant")
@@ -181,11 +172,13 @@ class Recorder:
                 return np.matmul(a, b[:, None], **options)[..., 0]
             if a.ndim == 1:
                 return np.matmul(a[None], b, **options)[..., 0, :]
+        call = ufunc if method == "__call__" else getattr(ufunc, method)
+        if method == "at":
+            return self.record_in_place(call, inputs, options)
         if ufunc.nout > 1 or method not in ("__call__", "reduce"):
-            return self._record_other_method(ufunc, method, inputs, options)
+            return self.record_call(call, inputs, options | {"out": out})
         if method == "reduce":
             options = {"axis": 0} | options
-        call = ufunc if method == "__call__" else ufunc.reduce
         values = [plain_value(x) for x in inputs]
         if out is None:
             result = self.wrap_result(call(*values, **options))
@@ -218,16 +211,12 @@ class Recorder:
         """
         if not isinstance(x, Number):
             return x
-        entry = np.array(x.value, None if loop is None else loop[i])
-        self._run_before_replay(lambda: np.copyto(entry, x.value, casting="unsafe"))
-        self._external_buffer(entry, "number")
-        return entry
-
-    def _record_other_method(self, ufunc, method, inputs, options):
-        if method == "at":
-            return self.record_in_place(ufunc.at, inputs, options)
-        function = getattr(ufunc, method) if method != "__call__" else ufunc
-        return self.record_call(function, inputs, options)
+        key = id(x), None if loop is None else loop[i]
+        if key not in self._known:
+            self._known[key] = entry = np.array(x.value, key[1])
+            self._run_before_replay(lambda: np.copyto(entry, x.value, casting="unsafe"))
+            self._external_buffer(entry, "number")
+        return self._known[key]
 
     def record_function(self, function, args, options):
         """Record a call of a function of NumPy or npdl (one with the decorator `replaceable`)."""
@@ -241,7 +230,11 @@ class Recorder:
         return self.record_call(function, args, options)
 
     def record_call(self, function, args, options):
-        """Record a call of any function that returns arrays and changes no array."""
+        """Record a call of any function that returns arrays and changes no array except `out`."""
+        out = options.pop("out", None)
+        if out is not None:
+            return self.record_copy(self.record_call(function, args, options),
+                                    self.prepare_write(out))
         inputs, insert = split_recorded((args, options))
         args, options = insert([x.value for x in inputs])
         result = function(*args, **options)
@@ -276,8 +269,8 @@ class Recorder:
                 return RecordedArray(self, result, x.buffer)
         name, output = function_name(function) + "()", self.wrap_result(result)
         recorded = self.add_operation(name, inputs, output, run)
-        return self.record_guard(type(result), recorded) if isinstance(result, bool | int) or (
-            type(result) is float) else recorded
+        is_plain = type(result) in (bool, int, float)
+        return self.record_guard(type(result), recorded) if is_plain else recorded
 
     def record_in_place(self, function, args, options):
         """Record a call of a function that writes into its first argument."""
@@ -323,7 +316,7 @@ class Recorder:
 
     def record_draw(self, recorded, name, args, options):
         """Record a call of the method `name` of a random generator."""
-        if any(True for _ in split_recorded((args, options))[0]):
+        if split_recorded((args, options))[0]:
             raise Unsupported(f"the random generator's {name}() got an array as an argument; give "
                               "it numbers")
         result = getattr(recorded.generator, name)(*args, **options)

@@ -55,7 +55,7 @@ class Recording:
         if isinstance(value, np.ndarray):
             recorded = self.recorder.wrap(np.array(value), "input")
         elif type(value) is float:
-            recorded = self.recorder.wrap_number(value)
+            recorded = Number(self.recorder, value)
         elif is_generator(value):
             recorded = self.recorder.wrap_generator(value)
         elif isinstance(value, (bool, int, str, np.generic, type(None))):

@@ -97,7 +97,7 @@ class Mirror:
         varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
         if not varies or not isinstance(value, (int, float)):
             return self.copy(value)
-        number = self.recorder.wrap_number(value)
+        number = Number(self.recorder, value)
         self.counters.append((container, key, number))
         return number
 

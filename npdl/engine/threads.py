@@ -17,7 +17,6 @@ import numpy as np
 from npdl.core import map_nest
 from npdl.engine.prefix import Prefixes, model_on_rows
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.recording import Recorder
 from npdl.engine.state import Mirror
 from npdl.engine.training import prefix_step, shard_step, update_step
 from npdl.errors import InputError, require_positive
@@ -114,7 +113,7 @@ class Unrecorded:
     def wrap(self, value, role=None):
         return value
 
-    wrap_generator, wrap_number = wrap, Recorder.wrap_number
+    wrap_generator = wrap
 
 
 class ShardGenerator:

@@ -208,6 +208,8 @@ class Squares(Layer):
      "the operations of the step depend on a value that changes.*"),
     (lambda y: np.frombuffer(y.tobytes()).reshape(y.shape) * 1.0,
      r"AttributeError: .*tobytes.* \(.*test_step.py:\d+\)"),
+    (lambda y: np.add(y, 1.0, out=np.zeros(y.shape)), r"Unsupported: .* not an attribute.*"),
+    (lambda y: np.exp(y, where=y < 9, out=y), r"Unsupported: exp was called with where=.*"),
     (lambda y: y + np.random.rand(*y.shape) * 0, "it draws from NumPy's global random generator; "
      "give the step a generator as an argument")])
 def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, why, capsys):
@@ -316,6 +318,11 @@ def test_some_of_a_users_operations(target):
         y[:3, :3] += y[:3, :3].T
         np.add.at(y, (np.array([0, 0]), np.array([1, 1])), 1.0)
         np.maximum(y, -3, out=y)
+        np.clip(y, -2.5, 9, out=y)
+        np.cumsum(y, 1, out=y)
+        np.add.accumulate(y, out=y)
+        np.mean(y, 0, out=y[1])
+        np.concatenate([y[:1], y[:-1]], out=y)
         return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
     models, plain, step = two_sides(lambda: Squares(unusual), target=target,
                                     loss=SquaredError())
