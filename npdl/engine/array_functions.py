@@ -5,10 +5,12 @@ returns NotImplemented for arguments that it does not support. `Recorder.record_
 the call as one operation, as it does for all functions that this module does not have.
 """
 
+from functools import partial
+
 import numpy as np
 
 from npdl import backend, functions
-from npdl.engine.recorded_array import plain_value
+from npdl.engine.recorded_array import Diverged, plain_value
 
 # The results of these functions depend on shapes and dtypes only, and not on entries.
 OF_SHAPES = {np.can_cast, np.common_type, np.iscomplexobj, np.isrealobj, np.ndim, np.result_type,
@@ -70,13 +72,25 @@ def make_fill_recorder(value):
         recorder, like, value, *args, **options)
 
 
+def record_whole(recorder, kind, function, inputs, **fields):
+    """Record function(*inputs) as one operation `kind`."""
+    result = recorder.wrap_result(function(*map(plain_value, inputs)))
+    return recorder.add_operation(kind, inputs, result, make_run(function), **fields)
+
+
+def make_run(function):
+    """Return the `run` of an Operation: it copies the result of function(*inputs) into `out`."""
+    def run(*inputs, out):
+        result = function(*inputs)
+        if np.shape(result) != out.shape:
+            raise Diverged("a result has another shape")
+        np.copyto(out, result, casting="unsafe")
+    return run
+
+
 def record_erf(recorder, x):
     """Record the error function as an elementwise operation."""
-    result = recorder.wrap_result(backend.exact_erf(x.value))
-
-    def run(x, out):
-        np.copyto(out, backend.exact_erf(x))
-    return recorder.add_operation("erf", [x], result, run, loop=(x.dtype, x.dtype))
+    return record_whole(recorder, "erf", backend.exact_erf, [x], loop=(x.dtype, x.dtype))
 
 
 def record_minus_one_hot(recorder, p, index):
@@ -95,30 +109,21 @@ def record_sum_by_index(recorder, rows, index, size):
     """Record `functions.sum_by_index` as one operation, and a guard on the range of the indices."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
-    values = [plain_value(x) for x in (rows, index)]
-    result = recorder.wrap_result(functions.sum_by_index(*values, size))
-    return recorder.add_operation("sum_by_index", [rows, index], result, make_sum_by_index(size),
-                                  options={"size": size})
+    return record_whole(recorder, "sum_by_index", sum_by_index_of(size), [rows, index],
+                        options={"size": size})
 
 
-def make_sum_by_index(size):
-    def run(rows, index, out):
-        np.copyto(out, functions.sum_by_index(rows, index, size))
-    return run
+def sum_by_index_of(size):
+    return lambda rows, index: functions.sum_by_index(rows, index, size)
 
 
 def record_take_along_axis(recorder, x, index, axis=-1):
     """Record np.take_along_axis as one operation, and a guard on the range of the indices."""
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
-    values = [plain_value(a) for a in (x, index)]
-    result = recorder.wrap_result(np.take_along_axis(*values, axis))
     recorder.check_range(index, x.shape[axis])
-
-    def run(x, index, out):
-        np.copyto(out, np.take_along_axis(x, index, axis))
-    return recorder.add_operation("take_along_axis", [x, index], result, run,
-                                  options={"axis": axis % x.ndim})
+    return record_whole(recorder, "take_along_axis", partial(np.take_along_axis, axis=axis),
+                        [x, index], options={"axis": axis % x.ndim})
 
 
 def method_recorder(name):

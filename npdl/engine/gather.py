@@ -14,7 +14,7 @@ from collections import Counter
 
 import numpy as np
 
-from npdl.engine.array_functions import make_sum_by_index
+from npdl.engine.array_functions import make_run, sum_by_index_of
 from npdl.engine.operation import Buffer, Operation, View, contiguous_strides, may_overlap
 from npdl.engine.recording import run_take
 
@@ -99,7 +99,7 @@ def _rewrite_backward(op, takes, writes, now):
     sums = _new_temporary((table.shape[0], dy.shape[1]), dy.dtype)
     size = table.shape[0]
     return [op.replace(kind="sum_by_index", inputs=[dy, rows], output=sums, ufunc=None, loop=None,
-                       run=make_sum_by_index(size), options={"size": size}),
+                       run=make_run(sum_by_index_of(size)), options={"size": size}),
             op.replace(inputs=[_transpose_view(table), sums])]
 
 

@@ -23,6 +23,10 @@ class Unsupported(Exception):
     """The step can't be recorded. Each call then runs the Python code of the layers."""
 
 
+class Diverged(Exception):
+    """A value in a replay differs from the recorded one, so the recording can't be used."""
+
+
 class Recorded:
     """The base class of recorded arrays and Numbers, which records the calls of ufuncs.
 

@@ -24,15 +24,17 @@ from npdl import backend
 from npdl.core import map_nest, rebuild
 from npdl.engine import array_functions
 from npdl.engine.operation import Buffer, Number, Operation, View, find_root
-from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported, plain_value
+from npdl.engine.recorded_array import (
+    Diverged,
+    RecordedArray,
+    RecordedGenerator,
+    Unsupported,
+    plain_value,
+)
 
 SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
            backend.__file__)
 _recorders = threading.local()          # `active` is the Recorder that this thread uses now
-
-
-class Diverged(Exception):
-    """A value in a replay differs from the recorded one, so the recording can't be used."""
 
 
 class Recorder:
@@ -236,25 +238,21 @@ class Recorder:
             return self.record_copy(self.record_call(function, args, options),
                                     self.prepare_write(out))
         inputs, insert = split_recorded((args, options))
-        args, options = insert([x.value for x in inputs])
-        result = function(*args, **options)
 
-        def part_of(i):
-            def run(*arrays, out):
-                args, options = insert(arrays)
-                result = function(*args, **options)
-                result = result if i is None else result[i]
-                if np.shape(result) != out.shape:
-                    raise Diverged("a result has another shape")
-                np.copyto(out, result, casting="unsafe")
-            return run
+        def call(*arrays):
+            args, options = insert(arrays)
+            return function(*args, **options)
+        result = call(*(x.value for x in inputs))
         if not isinstance(result, (tuple, list)):
-            return self._wrap_or_record(function, inputs, result, part_of(None))
-        return rebuild(result, [self._wrap_or_record(function, inputs, part, part_of(i))
-                                for i, part in enumerate(result)])
+            return self._wrap_or_record(function, inputs, result, call)
+        return rebuild(result, [
+            self._wrap_or_record(function, inputs, part, lambda *arrays, i=i: call(*arrays)[i])
+            for i, part in enumerate(result)])
 
-    def _wrap_or_record(self, function, inputs, result, run):
+    def _wrap_or_record(self, function, inputs, result, compute):
         """Return a function's result as a RecordedArray: a view of an input, or a new array.
+
+        compute(*inputs) returns the result again.
 
         A Python number is returned as it is. If the number may depend on entries of arrays, replays
         check that it is the same. Raises Unsupported for any other result.
@@ -268,7 +266,7 @@ class Recorder:
             if x.value.size and np.may_share_memory(x.value, result):
                 return RecordedArray(self, result, x.buffer)
         name, output = function_name(function) + "()", self.wrap_result(result)
-        recorded = self.add_operation(name, inputs, output, run)
+        recorded = self.add_operation(name, inputs, output, array_functions.make_run(compute))
         is_plain = type(result) in (bool, int, float)
         return self.record_guard(type(result), recorded) if is_plain else recorded
 

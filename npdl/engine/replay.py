@@ -13,8 +13,7 @@ import numpy as np
 
 from npdl.core import map_nest
 from npdl.engine.operation import Number
-from npdl.engine.recorded_array import RecordedArray, Unsupported, plain_value
-from npdl.engine.recording import Diverged
+from npdl.engine.recorded_array import Diverged, RecordedArray, Unsupported, plain_value
 from npdl.engine.simplify import simplify
 from npdl.engine.state import Mirror, is_generator
 

@@ -18,7 +18,8 @@ import numpy as np
 from npdl.backend import is_device_array, is_host, to_device, to_host
 from npdl.core import map_nest
 from npdl.engine.c_build import CompilerError
-from npdl.engine.recording import SKIPPED, Diverged, Recorder
+from npdl.engine.recorded_array import Diverged
+from npdl.engine.recording import SKIPPED, Recorder
 from npdl.engine.replay import Recording, is_input
 from npdl.engine.target import make_target
 from npdl.engine.threads import ShardedStep
