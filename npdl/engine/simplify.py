@@ -18,7 +18,6 @@ from collections import Counter
 
 from npdl.engine.gather import multiply_before_lookup
 from npdl.engine.operation import View
-from npdl.engine.recording import run_copy
 
 PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}        # besides every ufunc
 
@@ -27,7 +26,7 @@ def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
     operations = multiply_before_lookup(move_guards_first(operations))
     operations = merge_equal_operations(operations, results)
-    operations = assign_first_gradients(remove_unused(operations, results))
+    operations = assign_first_gradients(remove_unused(operations, results), results)
     return [flatten_product(op) for op in operations]
 
 
@@ -112,32 +111,29 @@ def remove_unused(operations, results):
     return remaining[::-1]
 
 
-def assign_first_gradients(operations):
+def assign_first_gradients(operations, results):
     """Replace "set to 0, then add the first gradient" by writing this gradient directly."""
     zeroed, changed, removed = {}, {}, set()
     readers = Counter(view.buffer for op in operations for view in op.reads)
+    readers.update(view.buffer for view in results)
     writers = Counter(view.buffer for op in operations for view in op.writes)
     makers = {}                                 # buffer -> the index of its last writer
     for i, op in enumerate(operations):
         for view in op.reads:
             start = zeroed.pop(view.buffer, None)
-            if start is None or op.kind != "add" or op.output != view or op.inputs[0] != view or (
-                    not isinstance(op.inputs[1], View) or op.inputs[1].buffer is view.buffer):
+            if start is None or op.kind != "add" or op.output != view or op.inputs[0] != view:
                 continue
             term = op.inputs[1]
-            if term.shape != view.shape or term.dtype != view.dtype:
+            if not isinstance(term, View) or makers.get(term.buffer, -1) < start or (
+                    term.shape != view.shape or term.dtype != view.dtype):
                 continue
-            removed.add(start)
-            maker = makers.get(term.buffer)
-            alone = maker is not None and (writers[term.buffer], readers[term.buffer]) == (
-                1, 1) and term.is_whole and operations[maker].output.is_whole
-            if alone and view.is_contiguous and maker > start:
-                writer = operations[maker]
-                changed[maker] = writer.replace(output=view.reshaped(*writer.output.shape))
-                removed.add(i)
-            else:
-                changed[i] = op.replace(kind="copy", inputs=[term], run=run_copy, ufunc=None,
-                                        loop=None, options={})
+            maker = operations[makers[term.buffer]]
+            if view.is_whole and term.is_whole and maker.output.is_whole and (
+                    term.buffer.is_temporary and (
+                        writers[term.buffer] == readers[term.buffer] == 1)):
+                changed[makers[term.buffer]] = maker.replace(
+                    output=view.reshaped(*maker.output.shape))
+                removed |= {start, i}
         for view in op.writes:
             makers[view.buffer] = i
             zeroed.pop(view.buffer, None)

@@ -69,20 +69,17 @@ class Mirror:
             return rebuild(value, [self.copy(item) for item in value])
         if isinstance(value, types.MethodType):
             return types.MethodType(value.__func__, self.copy(value.__self__))
-        if isinstance(value, (list, dict)):
-            copy = type(value)()
-            self._copies[id(value)] = copy
-            return self._copy_entries(value, copy)
-        if not hasattr(value, "__dict__"):
+        is_container = isinstance(value, (list, dict))
+        if not is_container and not hasattr(value, "__dict__"):
             raise Unsupported(f"the model has a {type(value).__name__}, which can't be copied; "
                               "keep this object outside of the model")
-        copy = object.__new__(type(value))
-        self._copies[id(value)] = copy
-        self._copy_entries(vars(value), vars(copy))
+        copy = type(value)() if is_container else object.__new__(type(value))
+        self._copies[id(value)] = copy          # its entries may contain the value itself
+        self._copy_entries(*((value, copy) if is_container else (vars(value), vars(copy))))
         return copy
 
     def _copy_entries(self, container, copy):
-        """Copy the entries of a list or a dict into `copy`, and return it."""
+        """Copy the entries of a list or a dict into `copy`."""
         originals = entries_of(container)
         copies = {key: self._copy_entry(container, key, value)
                   for key, value in originals.items()}
@@ -91,7 +88,6 @@ class Mirror:
         else:
             copy.extend(copies.values())
         self._containers.append((container, copy, originals, copies))
-        return copy
 
     def _copy_entry(self, container, key, value):
         varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
@@ -151,20 +147,20 @@ class Mirror:
             if old.value is not new.value:
                 moves.append((old, new))
             return True
-        if isinstance(old, (tuple, list)):
-            return len(old) == len(new) and all(
-                self._collect_moves(*pair, moves) for pair in zip(old, new, strict=True))
-        if isinstance(old, dict):
-            return old.keys() == new.keys() and all(
-                self._collect_moves(old[key], new[key], moves) for key in old)
-        if hasattr(old, "__dict__") and not isinstance(old, PLAIN):
-            return old is new or self._collect_moves(vars(old), vars(new), moves)
-        return old is new or is_same(old, new)
+        if old is new or is_same(old, new):
+            return True
+        before, after = entries_of(old), entries_of(new)
+        return before is not None and before.keys() == after.keys() and all(
+            self._collect_moves(before[key], after[key], moves) for key in before)
 
 
 def entries_of(container):
-    """Return {key: value} of a dict, or {index: item} of a list."""
-    return dict(container.items() if isinstance(container, dict) else enumerate(container))
+    """Return the entries {key: value} of a dict, list, tuple or object; None for other values."""
+    if isinstance(container, (list, tuple)):
+        return dict(enumerate(container))
+    has_attributes = hasattr(container, "__dict__") and not isinstance(container, PLAIN)
+    return dict(container) if isinstance(container, dict) else (
+        dict(vars(container)) if has_attributes else None)
 
 
 def holds_objects(value):

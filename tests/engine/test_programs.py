@@ -193,6 +193,44 @@ def test_the_first_gradient_is_written_where_it_belongs(start):
         np.testing.assert_array_equal(step(*given), np.full((4, 4), 4.0 + start))
 
 
+def add_to_some_rows(grad, state, x):
+    grad[:2] += x[:2] @ x
+
+
+def add_what_is_also_returned(grad, state, x):
+    product = x @ x
+    grad += product
+    return product
+
+
+def add_what_is_also_state(grad, state, x):
+    state[...] = 2 * x
+    grad += state
+
+
+def add_to_the_transpose(grad, state, x):
+    grad = grad.T
+    grad += x @ x
+
+
+@pytest.mark.parametrize("add", [
+    add_to_some_rows, add_what_is_also_returned, add_what_is_also_state, add_to_the_transpose])
+def test_a_first_gradient_that_is_not_all_of_the_sum_is_added(add):
+    def function(grad, state, x):
+        grad[...] = 0
+        return add(grad, state, x)
+    sides = [[np.ones((3, 3)) for _ in range(2)] for _ in range(2)]
+    step = RecordedStep(function, sides[0], "numpy")
+    for i in range(3):
+        x = i + np.arange(9.0).reshape(3, 3)
+        for found, wanted in zip([step(x), *sides[0]], [function(*sides[1], x), *sides[1]],
+                                 strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        for side in sides:
+            side[0] += 1
+    assert step.why_not is None
+
+
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("target", TARGETS)
 def test_rows_that_meet_in_another_order_are_not_one_group(target, monkeypatch):
