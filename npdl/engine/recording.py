@@ -243,6 +243,9 @@ class Recorder:
             args, options = insert(arrays)
             return function(*args, **options)
         result = call(*(x.value for x in inputs))
+        if options.get("copy") is False or any(result is x.value for x in inputs[1:]):
+            raise Unsupported(f"{function_name(function)}() writes into an argument; name this "
+                              "argument (out=), and leave out copy=False")
         if not isinstance(result, (tuple, list)):
             return self._wrap_or_record(function, inputs, result, call)
         return rebuild(result, [

@@ -47,8 +47,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     lr        the learning rate of this step; None means the learning rate of the optimizer
     options   keyword arguments of model.forward, such as mask and rng
     """
-    def make(function, objects):
-        return RecordedStep(function, objects, target)
+    make = functools.partial(RecordedStep, target=target)
     if {id(param) for _, param in model.params()}.isdisjoint(map(id, optimizer.params.values())):
         raise InputError("compile_step: the optimizer has no parameter of this model; make an "
                          f"optimizer of this model with {type(optimizer).__name__}(model)")
