@@ -39,20 +39,38 @@ def on(*inputs, **options):
     inputs   shapes of normal arrays, lists of shapes (a state), or functions of rng
     options  keyword arguments of forward
     The result is a function build(cls, rng, **others), which returns (layer, inputs, options).
-    `others` are more arguments of the constructor. Arguments that are functions are called with
-    rng, and the results are used instead.
+    `others` are more arguments of the constructor.
     """
     def made(*args, **keywords):
         def build(cls, rng, **others):
             found = tuple(draw_input(rng, given) for given in inputs)
-            layers = [arg(rng) if callable(arg) else arg for arg in args]
-            taken = inspect.signature(cls)
-            own = {"rng": rng} if "rng" in taken.parameters else {}
-            bound = taken.bind(*layers, **keywords, **own)
-            bound.arguments.update(others)
-            return cls(*bound.args, **bound.kwargs), found, options
+            return part(cls, *args, **keywords)(rng, **others), found, options
         return build
     return made
+
+
+def part(cls, *args, **keywords):
+    """Specify the layer cls(*args, **keywords), which may be an argument of another constructor.
+
+    The result is a function build(rng, **others). `others` are more arguments. Arguments that are
+    functions are called with rng, also in lists, and the results are used instead.
+    """
+    def draw(rng, arg):
+        return [draw(rng, one) for one in arg] if isinstance(arg, list) else \
+            arg(rng) if callable(arg) else arg
+
+    def build(rng, **others):
+        taken = inspect.signature(cls)
+        own = {"rng": rng} if "rng" in taken.parameters else {}
+        bound = taken.bind(*(draw(rng, arg) for arg in args), **keywords, **own)
+        bound.arguments.update(others)
+        return cls(*bound.args, **bound.kwargs)
+    return build
+
+
+def birnn(*sizes):
+    """Specify a bidirectional RNN; `sizes` are the arguments of its two RNNs."""
+    return part(Bidirectional, part(RNN, *sizes), part(RNN, *sizes))
 
 
 def draw_input(rng, given):
@@ -83,21 +101,6 @@ def off_zero(*shape):
     return lambda rng: rng.uniform(0.1, 2, shape) * rng.choice([-1.0, 1.0], shape)
 
 
-def part(cls, *sizes):
-    """Specify the layer cls(*sizes) as an argument of another layer's constructor."""
-    return lambda rng: cls(*sizes, rng=rng)
-
-
-def parts(cls, count, *sizes):
-    """Specify a list of `count` layers cls(*sizes) as an argument of a constructor."""
-    return lambda rng: [cls(*sizes, rng=rng) for _ in range(count)]
-
-
-def birnns(*sizes):
-    """Specify a list of bidirectional RNNs, one for each (d_in, d_hidden) in `sizes`."""
-    return lambda rng: [Bidirectional(RNN(*size, rng=rng), RNN(*size, rng=rng)) for size in sizes]
-
-
 class FixedNoise:
     """A generator that draws the same numbers at every call, so that forward can be repeated."""
 
@@ -109,7 +112,6 @@ class FixedNoise:
 
 
 ONE = (1, 1)
-UPDATE = ((4, 3), (4, 2)), ((5, 2, 4), (5, 2, 3)), (ONE, off_zero(1, 1))
 
 EXAMPLES = {
     **dict.fromkeys(("Sigmoid", "Tanh", "ReLU", "GELU", "TanhGELU"), (
@@ -118,15 +120,20 @@ EXAMPLES = {
         on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4), on(ONE, ONE)(1, 1))),
     **dict.fromkeys(("RNN", "GRU", "ResetAfterGRU", "ResetBeforeGRU", "LSTM"), (
         on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2), on((1, 1, 1))(1, 1))),
+    **dict.fromkeys(("Linear", "SwiGLU"), (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1))),
     **dict.fromkeys(("LearnedPositions", "SinusoidalPositions"), (
         on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6), on((1, 1, 4))(2, 4))),
+    **dict.fromkeys(("Identity", "Softmax"), (on((3, 5))(), on((4, 2, 3))(), on((3, 1))())),
     **dict.fromkeys(("LayerNorm", "RMSNorm"), (
         on((3, 5))(5), on((4, 2, 3))(3), on(off_zero(1, 1))(1))),
+    **dict.fromkeys(("GraphAttention", "ThresholdNeuron"), (
+        on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on(off_zero(1, 1))(1, 1))),
+    **dict.fromkeys(("AttentiveRNN", "BiRNN"), (
+        on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2), on((1, 1, 1))(1, 1))),
     **dict.fromkeys(("CrossEntropy", "StableMaxLoss"), (
         on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))(), on((1, 2), ids(2, 1))())),
     **dict.fromkeys(("SquaredError", "KLDivergence"), (
         on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))(), on((2, 1), (2, 1))())),
-    "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1)),
     "FrozenLinear": (on((2, 3))(part(Linear, 3, 4)), on((4, 3, 5))(part(Linear, 5, 2)),
                      on(ONE)(part(Linear, 1, 1))),
     "LoRALinear": (on((2, 3))(part(Linear, 3, 4), 2, alpha=3.0),
@@ -135,8 +142,6 @@ EXAMPLES = {
     "Embedding": (on(ids(5, 2, 3))(5, 4), on(ids(7, 4, 5, 2))(7, 3), on(ids(1, 1, 1))(1, 2)),
     "Unembedding": (on((2, 3, 4))(part(Embedding, 5, 4)), on((4, 3, 2, 3))(part(Embedding, 7, 3)),
                     on(ONE)(part(Embedding, 1, 1))),
-    "Identity": (on((3, 4))(), on((2, 4, 3))(), on(ONE)()),
-    "Softmax": (on((3, 5))(), on((4, 2, 3))(), on((3, 1))()),
     "BatchNorm": (on((4, 3, 2))(3), on((5, 4))(4), on((4, 1, 1))(1)),
     "GroupNorm": (on((2, 6, 3))(6, 3), on((3, 4, 2))(4, 2), on((1, 2, 1))(2, 1)),
     "InstanceNorm": (on((2, 3, 4))(3), on((3, 2, 5))(2), on((1, 1, 2))(1)),
@@ -150,9 +155,8 @@ EXAMPLES = {
     "Bidirectional": (on((2, 3, 2))(part(RNN, 2, 3), part(RNN, 2, 3)),
                       on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2)),
                       on((1, 1, 1))(part(RNN, 1, 1), part(RNN, 1, 1))),
-    "BidirectionalStack": (on((2, 3, 2))(birnns((2, 3), (6, 3))),
-                           on((3, 2, 4))(birnns((4, 2), (4, 2), (4, 2))),
-                           on((1, 1, 1))(birnns(ONE))),
+    "BidirectionalStack": (on((2, 3, 2))([birnn(2, 3), birnn(6, 3)]),
+                           on((3, 2, 4))([birnn(4, 2)] * 3), on((1, 1, 1))([birnn(1, 1)])),
     "DotAttention": (on((3, 2), (4, 2), (4, 3))(), on((3, 2, 4), (3, 5, 4), (3, 5, 2))(),
                      on((1, 1, 2), (1, 1, 2), (1, 1, 1))()),
     "AdditiveAttention": (on((3, 2), (4, 3), (4, 3))(2, 3, 4),
@@ -166,32 +170,27 @@ EXAMPLES = {
                               on((2, 4, 12), mask=causal_mask(4))(12, 6, 3),
                               on((1, 1, 2))(2, 1, 1)),
     "FeedForward": (on((2, 3))(3, 2), on((4, 3, 2))(2, 3), on(ONE)(1, 1)),
-    "SwiGLU": (on((2, 3))(3, 4), on((4, 3, 2))(2, 5), on(ONE)(1, 1)),
     "LlamaBlock": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1, 3),
                    on((2, 4, 12), mask=causal_mask(4))(12, 6, 3, 5),
                    on((1, 1, 2))(2, 1, 1, 1)),
     "Block": (on((1, 4, 6), mask=causal_mask(4))(6, 2, 2),
               on((2, 3, 9), mask=causal_mask(3))(9, 3, 1), on((1, 1, 1))(1, 1, 1)),
-    "Decoder": (on((1, 3, 4), mask=causal_mask(3))(parts(PreNormBlock, 2, 4, 2, 2), LayerNorm(4)),
-                on((2, 4, 6), mask=causal_mask(4))(parts(Block, 1, 6, 3, 1)),
-                on((1, 1, 1))(parts(Block, 1, 1, 1, 1))),
-    "Encoder": (on((1, 3, 4))(parts(PreNormBlock, 1, 4, 2, 2), LayerNorm(4)),
-                on((2, 4, 6))(parts(Block, 2, 6, 3, 1)),
-                on((1, 1, 1))(parts(Block, 1, 1, 1, 1))),
+    "Decoder": (on((1, 3, 4))([part(PreNormBlock, 4, 2, 2)] * 2, LayerNorm(4)),
+                on((2, 4, 6))([part(Block, 6, 3, 1)]), on((1, 1, 1))([part(Block, 1, 1, 1)])),
     "DecoderBlock": (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(4, 2, 2),
                      on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(6, 3, 1),
                      on((1, 1, 1), (1, 1, 1))(1, 1, 1)),
     "CrossDecoder": (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(
-                         parts(PreNormDecoderBlock, 1, 4, 2, 2), LayerNorm(4)),
-                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(parts(DecoderBlock, 2, 6, 3, 1)),
-                     on((1, 1, 2), (1, 1, 2))(parts(DecoderBlock, 1, 2, 1, 1))),
-    "ReLUUpdate": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3), on(*UPDATE[2])(1, 1)),
-    "ReplaceUpdate": (on(*UPDATE[0])(), on(*UPDATE[1])(), on(*UPDATE[2])()),
+                         [part(PreNormDecoderBlock, 4, 2, 2)], LayerNorm(4)),
+                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(
+                         [part(DecoderBlock, 6, 3, 1)] * 2),
+                     on((1, 1, 2), (1, 1, 2))([part(DecoderBlock, 2, 1, 1)])),
+    "ReLUUpdate": (on((4, 3), (4, 2))(3, 2), on((5, 2, 4), (5, 2, 3))(4, 3),
+                   on(ONE, off_zero(1, 1))(1, 1)),
+    "ReplaceUpdate": (on((4, 3), (4, 2))(), on((5, 2, 4), (5, 2, 3))(), on(ONE, ONE)()),
     "MessagePassing": (on((4, 3), (4, 4))(part(Linear, 3, 2), part(ReLUUpdate, 3, 2)),
                        on((2, 5, 4), (2, 5, 5))(part(Linear, 4, 3), part(ReLUUpdate, 4, 3)),
                        on((1, 3), ONE)(part(Linear, 3, 2), part(ReLUUpdate, 3, 2))),
-    "GraphAttention": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on((1, 3))(3, 2)),
-    "ThresholdNeuron": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on(off_zero(1, 1))(1, 1)),
     "XOR": (on(off_zero(4, 2))(), on(off_zero(3, 5, 2))(), on(off_zero(1, 2))()),
     "SequenceLoss": (
         on((2, 3, 4), ids(4, 2, 3), np.array([[True, True, False], [True, True, True]]))(),
@@ -223,8 +222,6 @@ EXAMPLES = {
     "LSTMSeq2Seq": (on(ids(4, 2, 3), ids(4, 2, 2))(4, 4, d_model=2, d_hidden=3),
                     on(ids(6, 3, 2), ids(6, 3, 4))(6, 6, d_model=4, num_layers=2, d_hidden=2),
                     on(ids(1, 1, 1), ids(1, 1, 1))(1, 1, 1)),
-    "AttentiveRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2), on((1, 1, 1))(1, 1)),
-    "BiRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2), on((1, 1, 1))(1)),
     "BiRNNLoss": (on((2, 3, 2), (2, 3, 2))(part(BiRNN, 2)),
                   on((3, 4, 3), (3, 4, 3))(part(BiRNN, 3)),
                   on((1, 1, 1), (1, 1, 1))(part(BiRNN, 1))),
@@ -234,8 +231,8 @@ EXAMPLES = {
     "AutoencoderLoss": (on((3, 2), (3, 2), ids(3, 3))(part(Autoencoder, 2, 4, 3)),
                         on((4, 3), (4, 3), ids(5, 4))(part(Autoencoder, 3, 2, 5)),
                         on(ONE, ONE, ids(1, 1))(part(Autoencoder, 1, 1, 1))),
-    "Sequential": (on((2, 3))(part(Linear, 3, 4), lambda rng: Tanh(), part(Linear, 4, 2)),
-                   on((4, 3, 5))(part(Linear, 5, 2), lambda rng: Tanh(), part(Linear, 2, 3)),
+    "Sequential": (on((2, 3))(part(Linear, 3, 4), part(Tanh), part(Linear, 4, 2)),
+                   on((4, 3, 5))(part(Linear, 5, 2), part(Tanh), part(Linear, 2, 3)),
                    on(ONE)(part(Linear, 1, 1))),
 }
 
@@ -298,11 +295,11 @@ TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Fixe
             "dropout": ({"num_layers": 2}, {"rng": FixedNoise(7)}),
             "eps": ({"qk_norm": True}, {}), "rope_theta": ({"d_head": 4}, {}),
             "scaling": ({"d_head": 4}, {})}
-# {option of forward: a function that draws a value, of (layer, inputs, rng)}
-DRAWN = {"key_mask": token_mask(0), "lengths": draw_lengths, "mask": draw_visible,
-         "memory_mask": lambda *given: token_mask(1)(*given)[:, None, None],
-         "neighbours": draw_edges,
-         "positions": lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2]),
-         "source_mask": token_mask(0), "state": draw_state, "target_mask": token_mask(1),
-         "training": lambda *given: False,
-         "visible": lambda layer, inputs, rng: rng.random(inputs[0].shape) < 0.7}
+# {option of forward: [a function that draws a value, of (layer, inputs, rng)]}
+DRAWN = {"key_mask": [token_mask(0)], "lengths": [draw_lengths], "mask": [draw_visible],
+         "memory_mask": [lambda *given: token_mask(1)(*given)[:, None, None]],
+         "neighbours": [draw_edges],
+         "positions": [lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2])],
+         "source_mask": [token_mask(0)], "state": [draw_state], "target_mask": [token_mask(1)],
+         "training": [lambda *given: False],
+         "visible": [lambda layer, inputs, rng: rng.random(inputs[0].shape) < 0.7]}

@@ -73,7 +73,7 @@ def make_sample_builders(cls):
                          "differs in every size, and one with sizes of 1")
     found = {name: functools.partial(build, cls) for name, build in zip(ROW, row, strict=True)}
     return found | {
-        name if value is None else f"{name} {value!r}":
+        name if callable(value) else f"{name} {value!r}":
             lambda rng, own=(name, value): make_sample_with_option(
                 cls, *own, int(rng.integers(1 << 31)))
         for name, value in list_option_values(cls)}
@@ -82,36 +82,34 @@ def make_sample_builders(cls):
 def list_option_values(cls):
     """Return [(name, value)] of all options of a class of npdl that change its result.
 
-    The value is None for an option of forward, because `make_sample_with_option` draws its value.
-    Raises InputError if `examples` has no value for an option.
+    For an option of forward, the value is a function that draws it (examples.DRAWN). Raises
+    InputError if `examples` has no value for an option.
     """
     found = []
-    for function, known in ((cls.__init__, VALUES), (cls.forward, DRAWN)):
+    for function, known, where in ((cls.__init__, VALUES, "VALUES"), (cls.forward, DRAWN, "DRAWN")):
         for name, taken in inspect.signature(function).parameters.items():
             if taken.default is taken.empty or name in SIZES | MUTE | {"rng"}:
                 continue
             if name not in known:
                 raise InputError(f"npdl/study/check/examples.py has no value for the option {name} "
-                                 f"of {cls.__name__}; put a value into "
-                                 f"{'VALUES' if known is VALUES else 'DRAWN'}")
-            found += [(name, value) for value in (known[name] if known is VALUES else [None])
-                      if known is DRAWN or value != taken.default]
+                                 f"of {cls.__name__}; put a value into {where}")
+            found += [(name, value) for value in known[name] if value != taken.default]
     return found
 
 
 def make_sample_with_option(cls, name, value, seed=0):
-    """Return a sample with one option set; `value` is None for an option of forward.
+    """Return a sample with one option set, from a pair of `list_option_values`.
 
     The option `state` of forward becomes an input, because it has a gradient.
     """
     made, more = TOGETHER.get(name, ({}, {}))
     taken = inspect.signature(cls.__init__).parameters
     made = {key: one for key, one in made.items() if key in taken}
-    layer, inputs, given = sample(cls, seed, **made | ({} if value is None else {name: value}))
+    layer, inputs, given = sample(cls, seed, **made | ({} if callable(value) else {name: value}))
     given = given | more
-    positional = list(inspect.signature(layer.forward).parameters)[: len(inputs)]
-    if value is None and name not in positional:
-        drawn = DRAWN[name](layer, inputs, stream(seed, 14))
+    if callable(value) and name not in list(
+            inspect.signature(layer.forward).parameters)[: len(inputs)]:
+        drawn = value(layer, inputs, stream(seed, 14))
         if name == "state":
             return layer, (*inputs, drawn), given
         given[name] = drawn
