@@ -129,7 +129,7 @@ def copy_with_lazy_attributes(owner, forward, inputs, options):
     once = copy_object(owner)
     forward(once)(*copy_tree(inputs), **options)
     twice = copy_object(once)
-    forward(twice)(*shift_values(inputs), **options)
+    forward(twice)(*shift_values(copy_tree(inputs)), **options)
     return _copy_equal_attributes(copy_object(owner), once, twice)
 
 

@@ -12,10 +12,7 @@ from npdl.study.check.adapters import Adapter
 from npdl.study.relative_error import relative_error
 from npdl.study.trees import copy_tree, is_equal, restore_values, shift_values
 
-CLOSE = 1e-9                    # allowed error, relative to the gradient's largest entry
-FLOOR = 1e-3                    # if a gradient's largest entry is smaller than this fraction of the
-                                # layer's largest gradient entry (or of 1), errors are relative to
-                                # that fraction
+CLOSE = 1e-9                    # allowed error, relative to the layer's largest gradient entry or 1
 
 
 @np.errstate(all="ignore")
@@ -26,43 +23,41 @@ def find_side_effects(check):
     faults = [f"backward changes {what} in place; write into a new array" for what in written]
     if isinstance(subject.layer, Adapter) and not subject.layer.has_cache:
         return faults
-    ways = {}
+    _, cache = subject.run()
+    expected = subject.backward(copy_tree(dout), cache)
     if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run
-        ways["backward runs a second time on the same cache, because it changes the cache"] = True
-    cache = subject.run()[1]
+        faults += _find_change(
+            subject, dout, cache, expected,
+            "backward runs a second time on the same cache, because it changes the cache")
     own = cache[1][0] if isinstance(subject.layer, Adapter) else cache      # the student's cache
     if own is not None and not (isinstance(own, (tuple, list, dict)) and not own):
-        ways["forward runs again before backward, because backward reads values that are not in "
-             "the cache"] = False
-    plain = subject.backward(copy_tree(dout), cache)
-    largest = max([1.0, *(np.abs(a).max(initial=0) for a in plain.values() if a is not None)])
-    for how, is_twice in ways.items():
-        try:
-            other = _run_backward(subject, dout, is_twice)
-        except Exception as error:
-            faults.append(f"backward raises {type(error).__name__}: {error} when {how}")
-            continue
-        wrong = [name for name, array in plain.items() if array is not None and (
-            name not in other or relative_error(other[name], array, FLOOR * largest) > CLOSE)]
-        if wrong:
-            faults.append(f"the gradient of {', '.join(wrong)} is wrong when {how}")
-    return faults
-
-
-def _run_backward(subject, dout, is_twice):
-    """Return {name: gradient} of a second backward on the same cache.
-
-    If `is_twice` is False, backward runs once, after another forward with other inputs.
-    """
-    _, cache = subject.run()
-    if is_twice:
-        subject.backward(copy_tree(dout), cache)
-    else:
+        _, cache = subject.run()
         inputs, subject.inputs = subject.inputs, shift_values(subject.inputs)
         with contextlib.suppress(Exception):            # the layer may not accept other inputs
             subject.run()
         subject.inputs = inputs
-    return subject.backward(copy_tree(dout), cache)
+        faults += _find_change(
+            subject, dout, cache, expected,
+            "forward runs again before backward, because backward reads values that are not in "
+            "the cache")
+    return faults
+
+
+def _find_change(subject, dout, cache, expected, when):
+    """Run backward, and return a list with a sentence if its gradients are not the expected ones.
+
+    expected  {name: gradient}
+    when      the end of the sentence, after "when"
+    """
+    try:
+        found = subject.backward(copy_tree(dout), cache)
+    except Exception as error:
+        return [f"backward raises {type(error).__name__}: {error} when {when}"]
+    known = {name: array for name, array in expected.items() if array is not None}
+    largest = max([1.0, *(np.abs(array).max(initial=0) for array in known.values())])
+    wrong = [name for name, array in known.items()
+             if name not in found or relative_error(found[name], array, largest) > CLOSE]
+    return [f"the gradient of {', '.join(wrong)} is wrong when {when}"] * bool(wrong)
 
 
 def find_modified_arrays(subject, dout):

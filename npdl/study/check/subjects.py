@@ -27,8 +27,6 @@ from npdl.study.trees import (
     select_paths,
 )
 
-FITS, RUNS = "fits", "runs"     # backward returned gradients of the right, or of wrong shapes
-
 
 class Subject:
     """A float64 copy of a layer with random parameters, and float64 inputs.
@@ -90,17 +88,16 @@ class Subject:
         next run raises it again.
         """
         before = np.random.get_state()
-        with np.errstate(all="ignore"), restore_values((), self.inputs), self._reset_generators():
+        with np.errstate(all="ignore"), self._reset_generators():
             try:
                 if isinstance(self.layer, Adapter):
                     self.layer = self.layer.create_parameters(self._copy_inputs(), self.options)
-                if is_npdl_class(type(self.layer)):         # only a part is a student's
-                    self.run()
-                else:
-                    self._choose_outputs()
-                if isinstance(self.layer, Adapter):
+                with restore_values([p for _, p in self.layer.params()], self.inputs):
                     outputs, cache = self.run()
-                    with restore_values(self.layer.parameters.values(), self.inputs):
+                    if not is_npdl_class(type(self.layer)):     # not only a part is a student's
+                        self._choose_outputs(outputs)
+                    if isinstance(self.layer, Adapter):
+                        outputs, cache = self.run()
                         self.layer = self.layer.find_parameters(ones_like(outputs), cache)
                 self.layer = self.layer.astype("float64")
             except Uncheckable:
@@ -115,48 +112,41 @@ class Subject:
             first = np.random.MT19937(self.seed).state
             self._generators.append((np.random.get_bit_generator(), first))
 
-    def _choose_outputs(self):
+    def _choose_outputs(self, outputs):
         """Set `count`, the number of outputs whose gradients backward takes; None means all."""
-        outputs, layer = self.run()[0], self.layer
         several = len(outputs) if isinstance(outputs, tuple) else 1
-        wanted = getattr(layer, "num_upstreams", 1)
-        if 1 < wanted < several:
-            self.count = wanted
-        elif wanted <= 1 < several and (
-                getattr(layer, "is_loss", False) or self._takes_only_first_gradient(outputs)):
-            self.count = 1
-        if self.count is not None:
-            first = "the first" + f" {self.count}" * (self.count > 1)
+        count = max(getattr(self.layer, "num_upstreams", 1), 1)
+        if count < several and (count > 1 or getattr(self.layer, "is_loss", False)
+                                or self._takes_only_first_gradient(outputs)):
+            self.count = count
+            first = "the first" + f" {count}" * (count > 1)
             self.notes = [f"forward returns {several} outputs and backward takes the gradient "
                           f"of {first}, so those of the other outputs are not compared"]
 
     def _takes_only_first_gradient(self, outputs):
         """Return True if backward takes only the gradient of the first output.
 
-        Backward runs twice, with the gradients of all outputs and with the first gradient only. If
-        it raises the same exception both times, the gradients aren't the cause, so the result is
-        False. Raises Uncheckable if backward raises two different exceptions.
+        Backward runs twice, with the gradients of all outputs and with the first gradient only. The
+        result of a run is 0 if the gradients have the right shapes, 1 if not, and 2 if backward
+        raises an exception. If it raises the same exception both times, the gradients aren't the
+        cause, so False is returned. Raises Uncheckable if it raises two different exceptions.
         """
-        results = []
+        results, texts = [], []
         for given in (outputs, outputs[0]):
-            _, cache = self.run()
-            with restore_values([p for _, p in self.layer.params()], self.inputs):
-                try:
-                    found = self.name_gradients(self.layer.backward(ones_like(given), cache))
-                    results.append(FITS if all(
-                        np.shape(found.get(name, array)) == np.shape(array)
-                        for name, array in self._name_inputs(leaves(self.inputs))) else RUNS)
-                except Exception as error:
-                    results.append(repr(error))
-        together, alone = results
-        for best in (FITS, RUNS):
-            if best in results:
-                return together != best
-        if together == alone:
-            return False
-        raise Uncheckable(f"forward returns several outputs, but {self.name}.backward accepts "
-                          f"neither their gradients together ({together}) nor only the first "
-                          f"gradient ({alone}). Give backward one argument for each gradient")
+            try:
+                found = self.name_gradients(self.layer.backward(ones_like(given), self.run()[1]))
+                results.append(int(any(
+                    np.shape(found.get(name, array)) != np.shape(array)
+                    for name, array in self._name_inputs(leaves(self.inputs)))))
+            except Exception as error:
+                results.append(2)
+                texts.append(repr(error))
+        if len({*texts}) == 2:
+            together, alone = texts
+            raise Uncheckable(f"forward returns several outputs, but {self.name}.backward accepts "
+                              f"neither their gradients together ({together}) nor only the first "
+                              f"gradient ({alone}). Give backward one argument for each gradient")
+        return results[1] < results[0]
 
     @property
     def name(self):
