@@ -62,31 +62,27 @@ class Direction:
     base      the outputs at t = 0
     weights   upstream gradients of the outputs; the sum of weights * outputs is differentiated
     size      the largest entry of the perturbed array; steps are relative to this number
+    levels    {level: the result of evaluate_level}, as far as it is computed
     """
 
     def __init__(self, at, base, weights, size=1.0):
         self.at, self.base, self.weights = at, base, weights
         self.size = size if np.isfinite(size) and size > 0 else 1.0
-        self.limit, self._found = choose_tolerance(base), {}
-
-    @property
-    def is_begun(self):
-        """Return True if the function was evaluated at some step."""
-        return bool(self._found)
+        self.limit, self.levels = choose_tolerance(base), {}
 
     def evaluate_level(self, level):
         """Return the derivative, scale, bend and noise of each output, as an array (4, outputs).
 
         `level` is the number of the step size (LEVELS).
         """
-        if level not in self._found:
+        if level not in self.levels:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
                 around = [[np.array(a, float) for a in self.at(t)] for t in (h, -h, 2 * h, -2 * h)]
-                self._found[level] = np.array([
+                self.levels[level] = np.array([
                     estimate_derivative(h, weight, middle, *outputs) for weight, middle, *outputs
                     in zip(self.weights, self.base, *around, strict=True)]).T
-        return self._found[level]
+        return self.levels[level]
 
     def compute_derivative(self, used=slice(None), largest=0.0, is_quick=False):
         """Return the Derivative from the two neighbouring step sizes whose results agree best.
@@ -113,22 +109,26 @@ class Direction:
                 break
         else:
             if not best[0] <= self.limit * max(best[2], floor):
-                reason = self._explain_failure(used, known, best[0])
+                reason = _explain_failure(known, best[0])
         uncertainty, value, scale = best
         allowed = self.limit * scale + SURE * uncertainty + ROUNDING * largest
         return Derivative(value, uncertainty, allowed, reason)
 
-    def _explain_failure(self, used, known, uncertainty):
-        """Return a clause that says why no two step sizes agree."""
-        middle = self.base[used] if isinstance(used, slice) else [self.base[i] for i in used]
-        if not all(np.isfinite(a).all() for a in middle) or not np.isfinite(uncertainty):
-            return "the outputs are not finite"
-        fine = [known[level] for level in LEVELS if level >= 1]
-        if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
-            return ("the derivatives from the left and from the right differ by "
-                    f"{fine[-1][2]:.2g} (a kink)")
-        return (f"the derivatives of two step sizes differ by {uncertainty:.1g}: the derivative "
-                "changes abruptly here, or rounding hides it")
+
+def _explain_failure(known, uncertainty):
+    """Return a clause that says why no two step sizes agree.
+
+    known        {level: (derivative, scale, bend, noise)}
+    uncertainty  the smallest uncertainty of a derivative; it is infinite for outputs with NaN
+    """
+    if not np.isfinite(uncertainty):
+        return "the outputs are not finite"
+    fine = [known[level] for level in LEVELS if level >= 1]
+    if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
+        return ("the derivatives from the left and from the right differ by "
+                f"{fine[-1][2]:.2g} (a kink)")
+    return (f"the derivatives of two step sizes differ by {uncertainty:.1g}: the derivative "
+            "changes abruptly here, or rounding hides it")
 
 
 def choose_tolerance(outputs):

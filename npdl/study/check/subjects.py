@@ -35,8 +35,8 @@ class Subject:
     arrays  {name: array} of all parameters and float inputs; names are "W" or "input state.0". If
             an array is changed, the next run uses the changed values.
     dout    random upstream gradients, nested as the outputs are
-    paths   the paths of the output arrays; "1.0" is the first array in the second output
-    uses    a list of lists of paths; for each list, backward is checked once, with upstream
+    paths   a tuple of the paths of the output arrays; "1.0" is the first array in the second output
+    uses    a list of tuples of paths; for each tuple, backward is checked once, with upstream
             gradients at its paths
     notes   sentences on the outputs whose gradients are not compared
     ambiguous      descriptions of returned gradients that belong to no input
@@ -60,13 +60,12 @@ class Subject:
         self.dout = draw_upstream(outputs, stream(seed, 78))
         if getattr(self.layer, "is_loss", False):
             self.dout = ones_like(outputs)
-        self.paths = [path for path, _ in leaves(self.dout)]
+        self.paths = tuple(path for path, _ in leaves(self.dout))
         if not self.paths:
             raise Uncheckable(f"{self.name}.forward returned no float array; return an "
                               "array or a tuple of arrays")
-        self.uses = [self.paths, *(
-            list(some) for n in (1, 2) if n < len(self.paths)
-            for some in itertools.combinations(self.paths, n))]
+        self.uses = [self.paths, *(some for n in (1, 2) if n < len(self.paths)
+                                   for some in itertools.combinations(self.paths, n))]
         self.params, rng = dict(self.layer.params()), stream(seed, 79)
         self._start_gradients = {name: rng.standard_normal(param.shape)
                                  for name, param in self.params.items()}

@@ -10,7 +10,7 @@ the numerical derivative. Otherwise it is inconclusive.
 """
 
 import functools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class Verdict:
     notes: list = field(default_factory=list)
     questions: list = field(default_factory=list)
     faults: list = field(default_factory=list)
-    used: list | None = None
+    used: tuple | None = None
     error: object = None
 
     @property
@@ -151,10 +151,9 @@ class Check:
 
     def __init__(self, subject, entries=None):
         self.subject, self.arrays = subject, subject.arrays
-        self.paths, self.dout, self.uses = subject.paths, subject.dout, subject.uses
-        self.notes = [*subject.notes]
+        self.paths, self.notes = subject.paths, [*subject.notes]
         rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
-        self.weights = [d for _, d in leaves(self.dout)]
+        self.weights = [d for _, d in leaves(subject.dout)]
         self.limit = choose_tolerance(self.base)
         if self.limit > LIMIT:
             self.notes.append("forward has a lower precision than float64, so gradients are "
@@ -170,7 +169,7 @@ class Check:
 
     def describe_progress(self):
         """Return a sentence that says how many numerical derivatives are computed so far."""
-        begun = [one.is_begun for pairs in self.directions.values() for _, one in pairs]
+        begun = [bool(one.levels) for pairs in self.directions.values() for _, one in pairs]
         return f"{sum(begun)} of {len(begun)} numerical derivatives are computed"
 
     def compute_verdict(self):
@@ -180,7 +179,7 @@ class Check:
         wrong, the Verdict has the least certain of the comparisons of each gradient.
         """
         found = {}
-        for used in self.uses:
+        for used in self.subject.uses:
             try:
                 gradients = self.backward(used)
             except Exception as error:
@@ -188,12 +187,12 @@ class Check:
             rows = {name: self.compare_gradient(name, gradients.get(name), used)
                     for name in self.arrays}
             if any(row.right is False for row in rows.values()):
-                return replace(self._make_verdict([*rows.values()]), used=used)
-            found = {name: max(found.get(name, row), row, key=_uncertainty_key)
-                     for name, row in rows.items()}
+                return self._make_verdict([*rows.values()], used)
+            found = {name: max(found.get(name, row), row, key=lambda row: (
+                row.is_question, len(row.unknown), row.error)) for name, row in rows.items()}
         return self._make_verdict([*found.values()])
 
-    def _make_verdict(self, rows):
+    def _make_verdict(self, rows, used=None):
         """Return the Verdict for a list of Rows, with questions to the author of the layer.
 
         A Row of an input that needs no gradient becomes a note. If all gradients are 0, all Rows
@@ -205,12 +204,12 @@ class Check:
                 row.reason = "all gradients are 0 at these inputs"
         notes, found = find_questions(self.subject, [row.name for row in rows if row.is_question])
         return Verdict(self, [row for row in rows if row.name not in notes],
-                       [*self.notes, *notes.values()], found)
+                       [*self.notes, *notes.values()], found, used=used)
 
     @property
     def is_all_zero(self):
         """Return True if all numerical gradients are 0, so a comparison with them shows nothing."""
-        return any(self.directions.values()) and not self._find_derivatives(tuple(self.paths))[1]
+        return any(self.directions.values()) and not self._find_derivatives(self.paths)[1]
 
     def backward(self, used):
         """Run forward and backward and return {name: gradient}.
@@ -231,7 +230,7 @@ class Check:
         row.used = " and ".join(used) * (used != self.paths)
         if gradient is None:
             needed = any(one.error_ratio(0.0) > 1 and not one.reason
-                         for one in self._find_derivatives(tuple(used))[2][name])
+                         for one in self._find_derivatives(used)[2][name])
             row.right, row.kind = None if needed else True, "missing"
             row.reason = "backward returned no gradient"
         elif np.shape(gradient) != wanted:
@@ -240,38 +239,39 @@ class Check:
             row.reason = f"has shape {np.shape(gradient)}, must be {wanted}{turned}"
         else:
             with np.errstate(all="ignore"):
-                self._compare_entries(row, gradient, *self._find_derivatives(tuple(used)))
+                self._compare_entries(row, gradient, *self._find_derivatives(used))
         return row
 
     def _compare_entries(self, row, gradient, columns, largest, known):
         """Compare a gradient with its numerical derivatives; set the fields of the Row."""
         worst, known = -1.0, known[row.name]
         for i, (point, direction) in enumerate(self.directions[row.name]):
-            computed = float(select_component(gradient, point))
+            is_entry = isinstance(point, tuple)             # otherwise, it is a direction
+            computed = float(gradient[point] if is_entry else (gradient * point).sum())
             if known[i].error_ratio(computed) > 1:           # try more step sizes
                 known[i] = direction.compute_derivative(columns, largest)
             one, excess = known[i], known[i].error_ratio(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
                 row.reason = row.reason or one.reason
-                row.unknown.append(_entry_index(point))
+                row.unknown.append(point if is_entry else ())
                 continue
             row.points += 1
             if excess > worst:
                 worst, row.computed, row.numerical = excess, computed, one.value
-                row.index = _entry_index(point)
+                row.index = point if is_entry else ()
         row.error = self.limit * max(worst, 0.0)
         row.right = False if worst > 1 else None if row.unknown else True
 
     def compute_derivative(self, at, used):
         """Differentiate the weighted sum of the outputs at(t) at t = 0; return the Derivative."""
-        columns, largest, _ = self._find_derivatives(tuple(used))
+        columns, largest, _ = self._find_derivatives(used)
         direction = Direction(at, self.base, self.weights)
         return direction.compute_derivative(columns, largest, is_quick=True)
 
     def numerical_gradient(self, name, used):
         """Return the numerical gradient of the named array; entries that are unknown are NaN."""
         found = np.full(self.arrays[name].shape, np.nan)
-        known = self._find_derivatives(tuple(used))[2][name]
+        known = self._find_derivatives(used)[2][name]
         for (point, _), one in zip(self.directions[name], known, strict=True):
             if isinstance(point, tuple) and not one.reason:
                 found[point] = one.value
@@ -291,27 +291,12 @@ class Check:
             for name, pairs in self.directions.items()}
 
 
-def _uncertainty_key(row):
-    """Return the sort key of a Row, a tuple; a less certain Row has a larger key."""
-    return row.is_question, len(row.unknown), row.error
-
-
 def find_padding_rows(subject):
     """Yield (name of W, padding id) for every embedding that has a padding id."""
     for part in walk(subject.layer):
         row = getattr(part, "padding_id", None)
         yield from ((name, row) for name, param in subject.params.items()
                     if row is not None and param is getattr(part, "W", None))
-
-
-def _entry_index(point):
-    """Return the index `point` of an entry. If `point` is a random direction, return ()."""
-    return point if isinstance(point, tuple) else ()
-
-
-def select_component(gradient, point):
-    """Return the entry gradient[point]. If `point` is an array, return the inner product."""
-    return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
 
 
 def choose_entries(array, rng, entries=None):
