@@ -5,7 +5,6 @@ import dataclasses
 
 import numpy as np
 
-from npdl.core import Cache
 from npdl.core import rebuild as rebuild_container
 
 
@@ -17,7 +16,7 @@ def is_float(value):
 
 def leaves(nested, path=""):
     """Yield (path, array) for the float arrays in nested containers, with paths such as "1.W"."""
-    if is_nested(nested) or isinstance(nested, Cache):
+    if is_nested(nested):
         for name, item in _top_level_items(nested):
             yield from leaves(item, f"{path}.{name}" if path else str(name))
     elif is_float(nested):
@@ -31,9 +30,9 @@ def is_nested(value):
 
 
 def _top_level_items(nested):
-    """Return pairs (name, item) of a tuple, list, dict, Cache or dataclass."""
-    if isinstance(nested, (dict, Cache)):
-        return (nested if isinstance(nested, dict) else vars(nested)).items()
+    """Return pairs (name, item) of a tuple, list, dict or dataclass."""
+    if isinstance(nested, dict):
+        return nested.items()
     if dataclasses.is_dataclass(nested):
         return [(field.name, getattr(nested, field.name)) for field in dataclasses.fields(nested)]
     return zip(getattr(nested, "_fields", range(len(nested))), nested, strict=True)
@@ -59,19 +58,20 @@ def map_leaves(nested, change):
     return change(nested)
 
 
+def map_arrays(nested, change):
+    """Return a copy of a nested structure with change(array) in place of each array."""
+    return map_leaves(nested, lambda leaf: change(leaf) if isinstance(leaf, np.ndarray) else leaf)
+
+
 def copy_tree(nested):
     """Return a copy of a nested structure with copies of its arrays."""
-    return map_leaves(nested, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
+    return map_arrays(nested, lambda a: a.copy())
 
 
 def shift_values(nested):
     """Return a copy of a nested structure whose float arrays have slightly larger numbers."""
-    def change(leaf):
-        if not isinstance(leaf, np.ndarray) or not is_float(leaf):
-            return leaf
-        return leaf + 0.1 + 0.1 * np.cos(np.arange(leaf.size)).reshape(leaf.shape)
-
-    return map_leaves(nested, change)
+    return map_arrays(nested, lambda a: a + 0.1 + 0.1 * np.cos(np.arange(a.size)).reshape(a.shape)
+                      if is_float(a) else a)
 
 
 def match_gradients(returned, floats):
@@ -126,8 +126,7 @@ def restore_values(params, inputs):
 
 def cast_tree(nested, dtype):
     """Return a copy of a nested structure whose float arrays have the given dtype."""
-    return map_leaves(nested, lambda leaf: leaf.astype(dtype) if is_float(leaf) and isinstance(
-        leaf, np.ndarray) else leaf)
+    return map_arrays(nested, lambda a: a.astype(dtype) if is_float(a) else a)
 
 
 def is_equal(a, b):
