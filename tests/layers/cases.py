@@ -8,7 +8,6 @@ Views that are not contiguous need no cases: tests/layers/test_contract.py runs 
 """
 
 import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,7 +27,7 @@ from npdl.layers.sequential import Sequential
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.gpt import GPT
-from npdl.study.check.examples import FixedNoise, draw_input, ids, off_zero
+from npdl.study.check.examples import FixedNoise, draw_input, ids, off_zero, part
 from npdl.study.check.samples import ROW, make_sample_builders
 from tests.tools.running import npdl_layers
 
@@ -60,14 +59,13 @@ def case(cls, what, args, *inputs, **options):
     inputs   shapes of normal arrays; lists of shapes, a state; arrays; functions of rng
     options  what forward takes by name; functions of rng are called
     """
+    make = args
+    if not callable(args):
+        *sizes, keywords = args if args and isinstance(args[-1], dict) else (*args, {})
+        make = part(cls, *sizes, **keywords)
+
     def build(rng):
-        if callable(args):
-            layer = args(rng)
-        else:
-            keywords = dict(args[-1]) if args and isinstance(args[-1], dict) else {}
-            if "rng" in inspect.signature(cls.__init__).parameters:
-                keywords["rng"] = rng
-            layer = cls(*(args[:-1] if args and isinstance(args[-1], dict) else args), **keywords)
+        layer = make(rng)
         chosen = {name: value(rng) if callable(value) else value
                   for name, value in options.items()}
         return layer, tuple(draw_input(rng, given) for given in inputs), chosen

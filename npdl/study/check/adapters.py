@@ -18,13 +18,13 @@ import numpy as np
 from npdl.core import Layer, Param, walk
 from npdl.errors import InputError
 from npdl.study.check.learned import (
+    copy_equal_attributes,
     copy_object,
-    copy_with_lazy_attributes,
     find_gradient_key,
     find_parameter_candidates,
     walk_attributes,
 )
-from npdl.study.trees import as_tuple
+from npdl.study.trees import as_tuple, copy_tree, shift_values
 
 
 class Uncheckable(InputError):
@@ -187,10 +187,17 @@ class Adapter(Layer):
                 param.grad = np.asarray(gradient)
 
     def create_parameters(self, inputs, options):
-        """Return an Adapter for the object with the parameters that its first forward creates."""
+        """Return an Adapter for the object with the parameters that its first forward creates.
+
+        Forward runs twice, with different inputs. New attributes that are equal after both runs are
+        kept. An attribute that differs is a cache.
+        """
+        once = copy_object(self.original)
         with contextlib.suppress(Exception):            # forward may not accept other inputs
-            return type(self)(copy_with_lazy_attributes(self.original, get_forward, inputs,
-                                                        options))
+            get_forward(once)(*copy_tree(inputs), **options)
+            twice = copy_object(once)
+            get_forward(twice)(*shift_values(copy_tree(inputs)), **options)
+            return type(self)(copy_equal_attributes(copy_object(self.original), once, twice))
         return self
 
     def find_parameters(self, dout, cache):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.core import Layer, Param, get_items
-from npdl.study.trees import copy_tree, is_equal, shift_values
+from npdl.study.trees import is_equal
 
 PARAMETERS = ("params", "parameters")
 GRADIENTS = ("grads", "gradients", "grad", "gradient")
@@ -120,20 +120,7 @@ def copy_object(owner, copies=None):
     return copy.deepcopy(owner, shared | (copies or {}))
 
 
-def copy_with_lazy_attributes(owner, forward, inputs, options):
-    """Return a copy of an object with the parameters that its first forward creates.
-
-    Forward runs twice, with different inputs. The copy has the new attributes that are equal after
-    both runs. An attribute that differs is a cache, and the copy doesn't have it.
-    """
-    once = copy_object(owner)
-    forward(once)(*copy_tree(inputs), **options)
-    twice = copy_object(once)
-    forward(twice)(*shift_values(copy_tree(inputs)), **options)
-    return _copy_equal_attributes(copy_object(owner), once, twice)
-
-
-def _copy_equal_attributes(before, once, twice):
+def copy_equal_attributes(before, once, twice):
     """Copy attributes that are equal in `once` and `twice` into `before`; return `before`.
 
     The same is done for the parts of these objects.
@@ -144,7 +131,7 @@ def _copy_equal_attributes(before, once, twice):
                  for one in (attributes.get(name), value, second.get(name))]
         if parts[0] and len(parts[0]) == len(parts[1]) == len(parts[2]):
             for three in zip(*parts, strict=True):
-                _copy_equal_attributes(*three)
+                copy_equal_attributes(*three)
         elif not is_equal(attributes.get(name), value) and is_equal(value, second.get(name)):
             attributes[name] = value
     return before

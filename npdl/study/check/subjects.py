@@ -51,6 +51,7 @@ class Subject:
         self.count, self.notes = None, []       # count: backward takes so many gradients
         self.inputs, self.options = cast_tree(tuple(inputs), "float64"), options or {}
         self.names = get_forward_arguments(layer)
+        named = self._input_arrays = dict(self._name_inputs(leaves(self.inputs)))
         self._find_generators()
         if not all(is_npdl_class(type(part)) for part in walk(self.layer)):
             self._prepare_layer()
@@ -70,8 +71,7 @@ class Subject:
         self._start_gradients = {name: rng.standard_normal(param.shape)
                                  for name, param in self.params.items()}
         self.arrays = {name: param.data for name, param in self.params.items()} | {
-            name: array for name, array in self._name_inputs(leaves(self.inputs))
-            if isinstance(array, np.ndarray)}
+            name: array for name, array in named.items() if isinstance(array, np.ndarray)}
 
     def _find_generators(self):
         """Find the random generators among the arguments and attributes, and store their states."""
@@ -90,7 +90,7 @@ class Subject:
         with np.errstate(all="ignore"), self._reset_generators():
             try:
                 if isinstance(self.layer, Adapter):
-                    self.layer = self.layer.create_parameters(self._copy_inputs(), self.options)
+                    self.layer = self.layer.create_parameters(self.inputs, self.options)
                 with restore_values([p for _, p in self.layer.params()], self.inputs):
                     outputs, cache = self.run()
                     if not is_npdl_class(type(self.layer)):     # not only a part is a student's
@@ -136,7 +136,7 @@ class Subject:
                 found = self.name_gradients(self.layer.backward(ones_like(given), self.run()[1]))
                 results.append(int(any(
                     np.shape(found.get(name, array)) != np.shape(array)
-                    for name, array in self._name_inputs(leaves(self.inputs)))))
+                    for name, array in self._input_arrays.items())))
             except Exception as error:
                 results.append(2)
                 texts.append(repr(error))
@@ -155,14 +155,11 @@ class Subject:
         """Return a Subject of this layer with other inputs; `draw` is added to the random seed."""
         return type(self)(self.layer, inputs, self.options, self.seed + draw, keep_params)
 
-    def _copy_inputs(self):
-        """Return the inputs with copies of all dicts, because forward may add entries to one."""
-        return map_leaves(self.inputs, lambda leaf: leaf)
-
     def run(self):
         """Return (outputs, cache) of forward."""
+        inputs = map_leaves(self.inputs, lambda leaf: leaf)     # forward may add to a dict
         with self._reset_generators():
-            returned = self.layer.forward(*self._copy_inputs(), **self.options)
+            returned = self.layer.forward(*inputs, **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise Uncheckable(f"{self.name}.forward must return its output and a Cache: return y, "
                               "cache")
@@ -205,7 +202,7 @@ class Subject:
         """
         if isinstance(gradients, dict):
             keys = {name: find_gradient_key(name.split()[-1].rpartition(".")[2], gradients)
-                    for name, _ in self._name_inputs(leaves(self.inputs))}
+                    for name in self._input_arrays}
             self.ambiguous = [repr(key) for key, value in gradients.items()
                               if value is not None and key not in keys.values()]
             return {name: to_float_array(gradients[key])
