@@ -120,7 +120,6 @@ EXAMPLES = {
         on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4), on(ONE, ONE)(1, 1))),
     **dict.fromkeys(("RNN", "GRU", "ResetAfterGRU", "ResetBeforeGRU", "LSTM"), (
         on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2), on((1, 1, 1))(1, 1))),
-    **dict.fromkeys(("Linear", "SwiGLU"), (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1))),
     **dict.fromkeys(("LearnedPositions", "SinusoidalPositions"), (
         on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6), on((1, 1, 4))(2, 4))),
     **dict.fromkeys(("Identity", "Softmax"), (on((3, 5))(), on((4, 2, 3))(), on((3, 1))())),
@@ -134,6 +133,7 @@ EXAMPLES = {
         on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))(), on((1, 2), ids(2, 1))())),
     **dict.fromkeys(("SquaredError", "KLDivergence"), (
         on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))(), on((2, 1), (2, 1))())),
+    "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1)),
     "FrozenLinear": (on((2, 3))(part(Linear, 3, 4)), on((4, 3, 5))(part(Linear, 5, 2)),
                      on(ONE)(part(Linear, 1, 1))),
     "LoRALinear": (on((2, 3))(part(Linear, 3, 4), 2, alpha=3.0),
@@ -170,6 +170,7 @@ EXAMPLES = {
                               on((2, 4, 12), mask=causal_mask(4))(12, 6, 3),
                               on((1, 1, 2))(2, 1, 1)),
     "FeedForward": (on((2, 3))(3, 2), on((4, 3, 2))(2, 3), on(ONE)(1, 1)),
+    "SwiGLU": (on((2, 3))(3, 4), on((4, 3, 2))(2, 5), on(ONE)(1, 1)),
     "LlamaBlock": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1, 3),
                    on((2, 4, 12), mask=causal_mask(4))(12, 6, 3, 5),
                    on((1, 1, 2))(2, 1, 1, 1)),
@@ -277,18 +278,15 @@ def draw_edges(layer, inputs, rng):
 SIZES = {"d_hidden", "d_inner", "d_model", "final_norm", "max_len", "multiplier", "num_heads",
          "num_kv_heads", "rank", "vocab_size"}
 MUTE = {"dtype"}
-VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],
-          "attention_dropout": [0.4], "bias": [True, False],
-          "bits": [3], "block": [1], "class_weights": [(0.5, 2.0, 1.0, 0.0)],
-          "classifier_bias": [False],
-          "d_head": [4], "d_out": [3], "double": [True], "dropout": [0.4],
-          "eps": [0.3], "exponent": ["2k/d"], "factor": [0.6], "ffn_bias": [True], "ignored": [1],
-          "momentum": [0.6], "norm": ["pre"], "norm_bias": [False], "num_layers": [2],
-          "padding_id": [1],
+VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "attention_dropout": [0.4],
+          "average": ["token"], "bias": [True, False], "bits": [3], "block": [1],
+          "class_weights": [(0.5, 2.0, 1.0, 0.0)], "classifier_bias": [False], "d_head": [4],
+          "d_out": [3], "double": [True], "dropout": [0.4], "eps": [0.3], "exponent": ["2k/d"],
+          "factor": [0.6], "ffn_bias": [True], "ignored": [1], "momentum": [0.6], "norm": ["pre"],
+          "norm_bias": [False], "num_layers": [2], "padding_id": [1],
           "positions": ["2k/d", "learned"], "qk_norm": [True], "qkv_bias": [True],
-          "query": ["previous"],
-          "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest", "nf4"],
-          "scale": [0.6],
+          "query": ["previous"], "reduction": ["none", "sum"], "rope_theta": [3.0],
+          "rounding": ["nearest", "nf4"], "scale": [0.6],
           "scaling": [LinearScaling(2.0), Llama3Scaling(4.0, 1.0, 4.0, 12)],
           "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
 TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": FixedNoise(7)}),

@@ -57,12 +57,11 @@ def find_arrays_without_gradient(subject, missing):
     if isinstance(layer, Adapter):
         return layer.find_other_arrays(subject.run()[1]) | {
             name: subject.arrays[name] for name in missing if name in subject.params}
-    known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
     return {path: one.value for part in walk(layer)
             if not is_npdl_class(type(part))
             for path, one in find_parameter_candidates(part).items()
             if isinstance(one.value, np.ndarray)
-            and not any(np.shares_memory(one.value, array) for array in known)}
+            and not any(np.shares_memory(one.value, array) for array in subject.arrays.values())}
 
 
 def is_read(subject, array):
