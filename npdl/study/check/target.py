@@ -133,7 +133,7 @@ def _reject_unknown(names, known, text):
     """Raise InputError for a name in `names` but not in `known`; `text` begins the message."""
     for name in names:
         if name not in known:
-            raise InputError(f"{text} {name!r}; it takes {', '.join(known)}")
+            raise InputError(f"{text} {name!r}; it takes {', '.join(known) or 'none'}")
 
 
 def _parse_settings(texts, option, example):
