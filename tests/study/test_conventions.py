@@ -145,6 +145,18 @@ class MadeInForward(Layer):
         return dy @ self.W.data.T
 
 
+class ShapedInForward(MadeInForward):
+    """An npdl Layer whose first forward sets the shape of its Param."""
+
+    def __init__(self, times=1):
+        self.W, self.times, self.is_shaped = Param(np.zeros((1, 1))), times, False
+
+    def forward(self, x):
+        if not self.is_shaped:
+            self.W.data, self.is_shaped = normal(x.shape[1], 3), True
+        return super().forward(x)
+
+
 class ParamsInNests(Layer):
     """Params in a list, a layer in a dict, and a cache in self."""
 
@@ -232,7 +244,7 @@ class LossAndProbabilities:
 @pytest.mark.parametrize(("cls", "inputs", "rows"), [
     (Attributes, (X,), 3), (DataAndGrad, (X,), 3), (CacheBeside, (X,), 3),
     (DeepLearningFromScratch, (X,), 3), (TwoLayers, (X,), 5), (NumpyMl, (X,), 3),
-    (MadeInForward, (X,), 2), (ParamsInNests, (X,), 4),
+    (MadeInForward, (X,), 2), (ShapedInForward, (X,), 2), (ParamsInNests, (X,), 4),
     (StateAndMemory, (X,), 2), (BothGradients, (X,), 2), (TupleOfGradients, (X,), 2),
     (DataclassOfGradients, (X,), 2), (LeftInSelf, (X,), 2),
     (LossAndProbabilities, (X, np.array([0, 3, 1])), 1)])

@@ -196,7 +196,7 @@ class Adapter(Layer):
         with contextlib.suppress(Exception):            # forward may not accept other inputs
             get_forward(once)(*copy_tree(inputs), **options)
             twice = copy_object(once)
-            get_forward(twice)(*shift_values(copy_tree(inputs)), **options)
+            get_forward(twice)(*shift_values(inputs), **options)
             return type(self)(copy_equal_attributes(copy_object(self.original), once, twice))
         return self
 

@@ -87,12 +87,12 @@ class Subject:
         next run raises it again.
         """
         before = np.random.get_state()
-        with np.errstate(all="ignore"), self._reset_generators():
+        with np.errstate(all="ignore"), restore_values((), self.inputs), self._reset_generators():
             try:
                 if isinstance(self.layer, Adapter):
                     self.layer = self.layer.create_parameters(self.inputs, self.options)
+                outputs, cache = self.run()
                 with restore_values([p for _, p in self.layer.params()], self.inputs):
-                    outputs, cache = self.run()
                     if not is_npdl_class(type(self.layer)):     # not only a part is a student's
                         self._choose_outputs(outputs)
                     if isinstance(self.layer, Adapter):
