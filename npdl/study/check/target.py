@@ -106,7 +106,7 @@ def build_target(name, inputs=(), settings=()):
     arrays = {name: _draw_array(rng, name, shape) for name, shape in arrays.items()}
     arguments = {name: _draw_array(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
-    taken = inspect.signature(cls).parameters
+    taken = dict([*inspect.signature(cls.__init__).parameters.items()][1:])     # without self
     _reject_unknown(arguments, taken, f"{cls.__name__} takes no argument")
     if settings and not arrays and not is_npdl_class(cls):
         raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
