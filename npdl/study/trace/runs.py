@@ -69,7 +69,7 @@ class Runs:
     """Runs a layer with one upstream gradient; each run spends a part of the budget.
 
     check   a Check (npdl.study.check.verdicts) of the layer, with its numerical gradients
-    used    paths of outputs, such as ["0"]; all other outputs have the upstream gradient 0
+    used    paths of outputs, such as ("0",); all other outputs have the upstream gradient 0
     truth   {name: true gradient}, set by `set_truth`; unknown entries are NaN
     watch   the Watch of the functions of the layer
     """
