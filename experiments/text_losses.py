@@ -2,7 +2,7 @@
 
 A run records its loss on random windows, which depend on its seed. This script uses every window
 that starts at a multiple of half a block, so all runs are compared on the same text. The last
-column is the standard deviation of the loss on 240 random windows (20 batches of 12).
+column is the standard deviation of the mean loss of 240 random windows (20 batches of 12).
 
   python experiments/text_losses.py runs/seed0 runs/seed1
 """
@@ -33,21 +33,22 @@ def make_windows(ids, block):
     return taken[:, :-1], taken[:, 1:]
 
 
-def compute_run_losses(run):
+def compute_run_losses(run, folder="the run"):
     """Return the loss of each window of the validation part (N,) of a run from `load_run`.
 
     Raises InputError for a run on other data than a text, and for a run without a validation part.
+    `folder` names the run in the message.
     """
     if run.config.text is None:
-        raise InputError("the run was not trained on a text; name one that was")
+        raise InputError(f"{folder} was not trained on a text; name a run that was")
     if "validation" not in run.task.parts:
-        raise InputError("the run has no validation part (--r-train 1); name one that has")
+        raise InputError(f"{folder} has no validation part (--r-train 1); name a run that has")
     inputs, targets = make_windows(run.task.parts["validation"], run.config.block)
     batch = Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=ROWS)
     losses = PlainEngine(run.model, None).measure(batch)[0]             # by npdl's layers
     if not np.isfinite(losses).all():
-        raise InputError("the losses are not finite: the model's parameters are too large; name a "
-                         "run that has not diverged")
+        raise InputError(f"{folder}: the losses are not finite, because the model's parameters are "
+                         "too large; name a run that has not diverged")
     return losses
 
 
@@ -58,11 +59,11 @@ def main(arguments=None):
     options = p.parse_args(arguments)
 
     def work():
-        print(f"| run | recorded | whole part | scatter of {DRAWN} windows |\n|---|---:|---:|---:|")
+        print(f"| run | recorded | whole part | deviation, {DRAWN} windows |\n|---|---:|---:|---:|")
         losses_of_runs = []
         for folder in options.runs:
             run = load_run(folder)
-            losses = compute_run_losses(run)
+            losses = compute_run_losses(run, folder)
             recorded = run.records[-1].get("validation_loss") if run.records else None
             recorded = math.nan if recorded is None else recorded
             losses_of_runs.append((recorded, losses.mean(dtype=float)))

@@ -120,7 +120,7 @@ def loss_and_gradient(logits, answers):
 
 
 def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
-    """Train on the first `examples` sums by AdamW; return weights, and ids and answers of all."""
+    """Train on the first `examples` sums by AdamW. Return weights, and all ids and answers."""
     rng = np.random.default_rng(seed)
     a, b = np.divmod(rng.permutation(P * P), P)         # every sum, in random order: "a + b ="
     ids, answers = np.stack([a, np.full_like(a, P), b, np.full_like(a, P + 1)], 1), (a + b) % P

@@ -1,12 +1,12 @@
-"""Train an LSTM on sums modulo 31, or other arithmetic, until it generalises; or on a text.
+"""Train an LSTM on sums modulo 31 (or other arithmetic, or a text) and watch it generalise.
 
-It first memorises half of all equations a + b = r modulo 31. Thousands of steps later it also
+The LSTM first memorises half of all equations a + b = r modulo 31. Thousands of steps later it also
 solves the other half, often suddenly ("grokking"). By default it has two layers of width 128
 and trains by AdamW with weight decay 1 for 10001 steps. With --text FILE it learns to continue a
 text.
 
 The run's folder holds its settings, metrics, curves.png, and the checkpoint that ask, generate,
-plot and finetune read. Ctrl-C saves and stops; --resume continues, bitwise identical.
+plot and finetune read. Ctrl-C saves and stops; --resume continues with bitwise identical results.
 
   python experiments/train_lstm.py
   python experiments/train_lstm.py --p 97 --operator - --steps 3000 --out runs/minus
@@ -41,7 +41,8 @@ def train(config, **process):
     process  folder=, resume=, quiet= and for_steps=: what this process does with the run (Run)
     """
     # Data: equations, or windows of a text. A batch has inputs and targets, integers (B, S), and
-    # the loss mask `counted` (B, S), True where a target counts. It depends on seed and step only.
+    # the loss mask `counted` (B, S), True where the loss counts a target. A batch depends only on
+    # the seed and the step.
     data = make_task(config)
     data.prepare()                                      # reads the text, if there is one
 

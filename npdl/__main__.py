@@ -1,6 +1,6 @@
 """The commands of npdl, such as `python -m npdl step LAYER`; `python -m npdl -h` lists them.
 
-Slow modules are imported only after `start_script`. From then on, Ctrl-C prints no traceback.
+Slow modules are imported only after `start_script`, because Ctrl-C then prints no traceback.
 """
 
 import importlib
@@ -16,7 +16,7 @@ COMMANDS = {
              "npdl.study.commands", "add_step", "run_step"),
     "blame": ("find the incorrect line of a backward pass; exit status 1 if there is one",
               "npdl.study.commands", "add_blame", "run_blame"),
-    "profile": ("time a training step of a model or a layer, by the lines of its source",
+    "profile": ("time a training step of a model or a layer, line by line",
                 "npdl.study.profile", "add_arguments", "run"),
     "example": ("write mine.py, a template for a layer of your own",
                 "npdl.study.commands", "add_example", "run_example"),
@@ -86,7 +86,8 @@ def _describe_unknown(name):
 def _run_until_output_closes(run, options):
     """Run a command and return its exit status.
 
-    If the output was closed early, return `options.status`, which the command may have set, or 0.
+    If the output is closed early, as by `head`, return `options.status` if the command has set it,
+    and otherwise 0.
     """
     try:
         status = run(options)

@@ -7,7 +7,7 @@ from npdl.errors import require_positive
 try:
     from threadpoolctl import threadpool_info, threadpool_limits
 except ImportError:
-    threadpool_info = None              # it is part of the extra `train`
+    threadpool_info = None              # threadpoolctl is part of the extra `train`
 
 
 class BLASThreads:
@@ -16,9 +16,9 @@ class BLASThreads:
         with BLASThreads(1):
             train(model)
 
-    More threads don't speed up small products. They slow down a step if another program uses a
-    core, because the threads wait for each other. If the package threadpoolctl is not installed,
-    this class has no effect.
+    More threads don't speed up small matrix products. They slow down a step if another program
+    uses a core, because the threads wait for each other. If the package threadpoolctl is not
+    installed, this class has no effect.
 
     If several threads of Python are inside such blocks, the smallest count applies. After the last
     block, the earlier number of threads is restored.

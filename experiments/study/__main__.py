@@ -85,7 +85,8 @@ def add_runs(question, rows, folder=RESULTS):
     for cells, records in rows:
         step = np.array([record["step"] for record in records], "int32")
         if not np.array_equal(curves.setdefault("step", step), step):
-            raise InputError(f"{question}: a run was evaluated at other steps than the stored ones")
+            raise InputError(f"{question}: a new run was evaluated at other steps than the stored "
+                             "runs; use the same eval_first and eval_every")
         new = {metric: np.array([[f"{record[metric]:.5g}" for record in records]]).astype("float32")
                for metric in records[0] if metric not in ("step", "lr")}
         for metric, values in new.items():
@@ -116,7 +117,7 @@ def write_attention(folder, path=q8_attention.FILE):
     recipe = next((name for name, given in RECIPES.items()
                    if given[config.model]["clip"] == config.clip), None)
     if config.model != "gpt" or config.text is not None or config.orders != (2,):
-        raise InputError(f"{folder} is not a GPT on sums of two numbers; name one that is")
+        raise InputError(f"{folder} is not a run of a GPT on sums of two numbers; name one")
     if run.records[-1]["validation_accuracy"] < runs.GENERAL:
         raise InputError(f"the GPT in {folder} does not generalise; train it for more steps")
     ids = run.task.data.train.inputs                                # (N, S)

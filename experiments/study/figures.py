@@ -103,7 +103,7 @@ def best_panels(x, settings):
                  for name, runs in settings.items()]
         panels.append(metric_panel(LABELS[metric], metric, [
             (name, at, runs.best(metric).T) for name, at, runs in lines]))
-        scale = "log" if metric == "train_accuracy" else "linear"   # a factor of a hundred
+        scale = "log" if metric == "train_accuracy" else "linear"   # t_f varies a hundredfold
         panels.append(Panel(f"t_f({LABELS[metric]})", "training step", scale, [
             (name, at, runs.best_step(metric).T) for name, at, runs in lines]))
     return panels
@@ -139,7 +139,10 @@ def make_grid(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
 
 
 def choose_looks(names, numbers):
-    """Return {name of a line: (colour, marker, offset of the markers along the line)}."""
+    """Return {name of a line: (colour, marker, offset of the markers along the line)}.
+
+    If `numbers` is True, the names are numbers, and get colours in the same order.
+    """
     colours = colormaps["plasma"](np.linspace(0, 0.8, len(names))) if numbers else style.LINES
     return {name: (colour, mark, i / len(names)) for i, (name, colour, mark) in enumerate(
         zip(names, colours, style.MARKERS, strict=False))}

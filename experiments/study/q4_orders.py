@@ -83,7 +83,7 @@ def ternary_first(runs):
 
 
 def lowest_after(runs):
-    """Return the lowest A_val that an order has in any run after it has reached 0.9."""
+    """Return the lowest A_val on binary or ternary equations after it has reached 0.9 on them."""
     lowest = []
     for order, steps in zip(ORDERS, first_steps(runs, A_VAL), strict=True):
         values = runs.values[f"{A_VAL}_order{order}"]

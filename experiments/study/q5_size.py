@@ -38,16 +38,16 @@ class Sizes:
         """Return values (9, n) of the nine sizes, sorted by the number of parameters P."""
         return values.reshape(9, -1)[self.by_size]
 
-    def with_size(self, values):
+    def size_correlation(self, values):
         """Return the rank correlation of values with P, for each seed."""
         return rank_correlation(self.P[self.by_size], self.in_order(values))
 
     def size_slope(self, values):
-        """Return the slope of values over log10 P, for each seed."""
+        """Return the least-squares slope of values over log10 P, for each seed."""
         return slope(np.log10(self.P[self.by_size]), self.in_order(values))
 
     def fast(self, layer):
-        """Return effects, above 0 if the model memorises within a tenth of the steps, by width."""
+        """Return an effect for each width: above 0 if it memorises within a tenth of the steps."""
         return list(math.log10(FAST * self.last) - self.memorised[layer])
 
 
@@ -71,7 +71,7 @@ def effects(study, lstm_recipe):
 
 
 def captions_by_depth(lstm, gpt):
-    """Return the claims of Figures 12 to 17."""
+    """Return {claim: effects} for the captions of Figures 12 to 17."""
     trends = [values[:, 2] - values[:, 0] for values in (gpt.l_val, gpt.a_val, gpt.shortfall)]
     noise = lstm.shortfall.mean(1)
     return {
@@ -96,13 +96,14 @@ def captions_by_depth(lstm, gpt):
 
 
 def captions_of_lstm_size(lstm):
-    """Return the claims of Figures 18 and 19."""
+    """Return {claim: effects} for the captions of Figures 18 and 19."""
     first = np.log10(lstm.runs.best_step(A_VAL))
-    speed, memory = lstm.with_size(first), lstm.with_size(lstm.runs.best_step(A_TRAIN))
+    speed = lstm.size_correlation(first)
+    memory = lstm.size_correlation(lstm.runs.best_step(A_TRAIN))
     steadiness = lstm.shortfall.std(1)
     return {
         "LSTM: both losses fall with P":
-            [-lstm.with_size(lstm.l_train), -lstm.with_size(lstm.l_val)],
+            [-lstm.size_correlation(lstm.l_train), -lstm.size_correlation(lstm.l_val)],
         "LSTM: accuracy is high in all nine settings": list(lstm.a_val.reshape(9, -1) - GENERAL),
         "LSTM: larger ones reach their best A_val sooner": [-speed],
         "LSTM: size speeds up A_val more than A_train": [-speed, memory - speed],
@@ -115,15 +116,16 @@ def captions_of_lstm_size(lstm):
 
 
 def captions_of_gpt_size(gpt):
-    """Return the claims of Figures 20 and 21."""
+    """Return {claim: effects} for the captions of Figures 20 and 21."""
     def spread(values):
         return values.reshape(9, -1).std(0)
 
     return {
-        "GPT: both losses fall with P": [-gpt.with_size(gpt.l_train), -gpt.with_size(gpt.l_val)],
+        "GPT: both losses fall with P":
+            [-gpt.size_correlation(gpt.l_train), -gpt.size_correlation(gpt.l_val)],
         "GPT: larger ones reach their best A_val sooner":
-            [-gpt.with_size(gpt.runs.best_step(A_VAL))],
-        "GPT: A_val rises with P": [gpt.with_size(gpt.a_val)],
+            [-gpt.size_correlation(gpt.runs.best_step(A_VAL))],
+        "GPT: A_val rises with P": [gpt.size_correlation(gpt.a_val)],
         "GPT: validation metrics vary more over the settings than training's":
             [spread(gpt.a_val) - spread(gpt.a_train), spread(gpt.l_val) - spread(gpt.l_train)],
         "GPT: both losses fall with L":
@@ -135,7 +137,7 @@ def captions_of_gpt_size(gpt):
 
 
 def answers_on_shape(lstm, gpt):
-    """Return the claims of answer 5 (c) on d and L."""
+    """Return {claim: effects} for answer 5 (c) on d and L."""
     doublings = [(np.diff(s.l_val, axis=1) < 0).sum((0, 1)) for s in (lstm, gpt)]
     return {
         "in A_val the GPT scales better with d": [width_rise(gpt.a_val) - width_rise(lstm.a_val)],
@@ -156,7 +158,7 @@ def answers_on_shape(lstm, gpt):
 
 
 def answers_on_parameters(lstm, gpt):
-    """Return the claims of answer 5 (c) on P."""
+    """Return {claim: effects} for answer 5 (c) on P."""
     logs = lstm.in_order(lstm.l_val)
     smallest = [1 + s.in_order(s.l_val).argmin(0) for s in (lstm, gpt)]
     scatter = []
@@ -166,9 +168,9 @@ def answers_on_parameters(lstm, gpt):
                         - sizes.size_slope(sizes.l_val) * log_P).std(0))
     return {
         "in L_val the GPT's gains with P are the smoother ones":
-            [lstm.with_size(lstm.l_val) - gpt.with_size(gpt.l_val)],
+            [lstm.size_correlation(lstm.l_val) - gpt.size_correlation(gpt.l_val)],
         "in A_val the GPT's gains with P are the smoother ones":
-            [gpt.with_size(gpt.a_val) - lstm.with_size(lstm.a_val)],
+            [gpt.size_correlation(gpt.a_val) - lstm.size_correlation(lstm.a_val)],
         "LSTM: L_val falls from the three smallest P to the next three":
             [logs[:3].mean(0) - logs[3:6].mean(0)],
         "the LSTM saturates at a smaller P than the GPT": [smallest[1] - smallest[0]],

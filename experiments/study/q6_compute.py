@@ -1,7 +1,7 @@
 """Question 6: batch sizes and training budgets.
 
-A budget is a fraction α of all T steps; "low" budgets are the mean over α = 0.1, 0.2 and 0.3.
-Arrays have the axes (B, seeds).
+A budget is a fraction α of all T steps. A measure with a "low" budget is the mean over α = 0.1, 0.2
+and 0.3. Arrays have the axes (B, seeds).
 """
 
 import math
@@ -57,7 +57,7 @@ def accuracy_fall(runs, alpha):
 
 
 def variation(runs, metric, alphas):
-    """Return the standard deviation of t_f / (α T) over the batch sizes, mean over alphas."""
+    """Return the standard deviation of t_f / (α T) over the batch sizes, averaged over alphas."""
     ends = map(find_step, alphas)
     return np.mean([(runs.best_step(metric, end) / end).std(0) for end in ends], 0)
 
@@ -69,7 +69,7 @@ def effects(study, lstm_recipe):
 
 
 def captions_on_steps(lstm, gpt):
-    """Return the claims of Figures 22 to 26."""
+    """Return {claim: effects} for the captions of Figures 22 to 26."""
     first = np.log10(lstm.best_step(A_TRAIN))
     small = np.log10(gpt.best_step(A_TRAIN))[SMALL]
     predictable = [np.mean([np.abs(rank_correlation(BATCHES, runs.best_step(L_VAL, find_step(a))))
@@ -98,7 +98,7 @@ def captions_on_steps(lstm, gpt):
 
 
 def captions_on_values(lstm, gpt):
-    """Return the claims of Figures 28 to 31."""
+    """Return {claim: effects} for the captions of Figures 28 to 31."""
     perfect = [np.min([runs.best(A_TRAIN, find_step(a)).min(0) for a in ALPHAS], 0)
                for runs in (lstm, gpt)]
     steeper = mean_low(lambda a: np.abs(loss_rise(lstm, L_TRAIN, a)) - np.abs(
@@ -121,7 +121,7 @@ def captions_on_values(lstm, gpt):
 
 
 def answers(lstm, gpt):
-    """Return the claims of answer 6 (c)."""
+    """Return {claim: effects} for answer 6 (c)."""
     loss, accuracy, lowest, much, with_alpha, rise = [], [], [], [], [], []
     for runs in (lstm, gpt):
         few, whole = mean_low(lambda a, r=runs: loss_rise(r, L_VAL, a)), loss_rise(runs, L_VAL, 1.0)

@@ -56,7 +56,7 @@ class Curves:
         return Curves(self.step, self.seeds, {m: v[index] for m, v in self.values.items()})
 
     def _until(self, metric, until):
-        """Return a metric up to a step, as a loss (lower is better), with inf where missing."""
+        """Return a metric up to a step. Accuracies are negated, and missing values are inf."""
         values = self.values[metric]
         values = values if until is None else values[..., self.step <= until]
         return np.nan_to_num(values if "loss" in metric else -values, nan=np.inf, posinf=np.inf)
@@ -80,7 +80,7 @@ class Curves:
         return self.reach_step(A_VAL, GENERAL)
 
     def log_general_step(self):
-        """Return log10 of `general`, or of the last step for a run that never generalises."""
+        """Return log10 of general_step, or of the last step for a run that never generalises."""
         return np.log10(np.minimum(self.general_step(), self.step[-1]))
 
     def memorised_step(self):
@@ -90,7 +90,7 @@ class Curves:
     def shortfall(self, metric=A_VAL):
         """Return the mean distance (..., n) of an accuracy below its highest value so far.
 
-        It measures how unsteady the accuracy is. One evaluation every GRID steps counts.
+        It measures how unsteady the accuracy is, with one evaluation every GRID steps.
         """
         values = self.values[metric].astype(float)
         return (np.maximum.accumulate(values, -1) - values)[..., self.on_grid].mean(-1)
@@ -129,7 +129,7 @@ class Study:
     def runs(self, model, recipe="default", **settings):
         """Return the Curves of a model. A setting given as a tuple becomes a leading axis.
 
-        Only the seeds that every setting has are included, the assignment's first.
+        The seeds are those that are stored for every setting, the assignment's first.
         """
         axes = {name: values for name, values in settings.items() if isinstance(values, tuple)}
         places = [{**settings, **dict(zip(axes, point, strict=True))}

@@ -70,7 +70,7 @@ class Verdict:
 
 
 def read_claims(question, effects):
-    """Return the Claims of a question of claims.csv with their {claim: effects}."""
+    """Return the Claims of a question from claims.csv; `effects` is {claim: its effects}."""
     with open(CLAIMS, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["question"] == question]
     if unlike := {row["claim"] for row in rows} ^ set(effects):

@@ -1,4 +1,4 @@
-"""How npdl's scripts begin and end: exit status, and error messages of one line."""
+"""Start and end npdl's scripts, with an exit status and error messages of one line."""
 
 import argparse
 import contextlib
@@ -90,8 +90,8 @@ def start_script(prog=None):
     After this call, Ctrl-C exits without a traceback. Closed standard streams are replaced by the
     null device; otherwise the next opened file would get their descriptor, and messages would
     be written into it. Matplotlib draws only into files. Warnings are hidden unless python -W is
-    given. If the script needs the packages TRAIN, give its name as `prog`. If one of these packages
-    is missing, the process prints one line and exits with status 2.
+    given. If the script needs the packages in TRAIN (the extra `train`), give the script's name as
+    `prog`. If one of them is missing, the process prints one line and exits with status 2.
     """
     signal.signal(signal.SIGINT, _exit_on_signal)
     open_streams()
@@ -112,9 +112,9 @@ def note(line):
 def run_guarded(prog, work):
     """Call `work` and return its exit status, or 2 after an error, or 130 after Ctrl-C.
 
-    These errors are printed as one line on standard error: npdl's errors, a missing package of
-    TRAIN, errors of the system, a lack of memory, and a closed output. Characters that the output's
-    encoding doesn't have are printed as "?".
+    Some errors are printed on standard error, in one line that begins with `prog`, the program's
+    name: npdl's errors, a missing package in TRAIN, errors of the system, a lack of memory, and a
+    closed output. Characters that the output's encoding doesn't have are printed as "?".
     """
     open_streams()
     try:

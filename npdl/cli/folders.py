@@ -58,7 +58,7 @@ def new_folder(path):
 
 
 def _find_stale_files(folder, name=None):
-    """Yield the temporary files of ended processes in `folder`. `name` selects those of a file."""
+    """Yield the temporary files of ended processes in `folder`, only those for `name` if given."""
     for entry in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(entry)
         if (match and (name is None or entry.startswith(f".{name}."))
@@ -69,7 +69,7 @@ def _find_stale_files(folder, name=None):
 def clean_stale(folder):
     """Remove the temporary files in `folder` whose process has ended, and return their names.
 
-    Don't call this while another machine writes into the folder, because its processes seem ended.
+    Don't call this while another machine writes into the folder: its processes seem to have ended.
     """
     removed = [path for path in _find_stale_files(folder) if path.is_file()]
     for path in removed:

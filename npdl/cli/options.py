@@ -97,8 +97,10 @@ def _has_type(value, kind):
 
 
 def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
-    """Add the options of some groups to a parser. `defaults` is an instance of a settings class.
+    """Add options for the settings of `defaults`, an instance of a settings class, to a parser.
 
+    command   the name of the command to which the parser belongs
+    groups    the groups of `setting` whose options are added
     left_out  names of settings for which this command has no option
     shown     a text that the help shows as the default, instead of the value in `defaults`
     """
@@ -134,7 +136,7 @@ def _argparse_type(kind):
         if parts[-1] is not ...:
             return {"type": parts[0], "nargs": len(parts), "action": _Tuple}
         return {"type": _named(lambda text: tuple(parts[0](part) for part in text.split(",")),
-                               f"list, with commas, of {parts[0].__name__}")}
+                               f"comma-separated list of {parts[0].__name__}")}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
         read = _argparse_type(inner)["type"]

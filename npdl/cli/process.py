@@ -1,4 +1,4 @@
-"""Processes: whether one has ended, cores, memory, and limits for untrusted code."""
+"""Inspect processes, cores and memory, and limit processes that run untrusted code."""
 
 import contextlib
 import ctypes
@@ -54,7 +54,7 @@ def set_limits(parent, **limits):
         import signal  # not in a browser, which imports this module, too
 
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-        if os.getppid() != parent:                          # it has ended before that call
+        if os.getppid() != parent:                          # the parent ended before that call
             os._exit(1)
     for name, most in limits.items():
         with contextlib.suppress(AttributeError, ValueError, OSError):      # macOS, Windows

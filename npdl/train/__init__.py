@@ -1,1 +1,1 @@
-"""Training runs: checkpoints, metrics, fine-tuning, sweeps, their commands, and real models."""
+"""Training runs: checkpoints, metrics, fine-tuning, sweeps, commands, GPT-2 and Llama models."""

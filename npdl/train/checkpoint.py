@@ -85,7 +85,7 @@ def get_state(config, model, optimizer, step, seconds=0.0):
 
 
 def restore(path, config, model, optimizer=None):
-    """Read a checkpoint into a model and, if given, into its optimizer. Return the file's meta.
+    """Read a checkpoint into a model and, if given, its optimizer. Return the `meta` of `save`.
 
     Raises CheckpointError if the file is missing or damaged, or if its arrays have other names,
     shapes or dtypes than those of this run.

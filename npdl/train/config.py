@@ -85,7 +85,7 @@ class UserFunction:
 class Adapters:
     """The settings of LoRA (npdl.adapt.add_lora) and, with `bits`, of QLoRA."""
 
-    rank: int = setting("adapters", 4, "r of the matrices A (D, r) and B (E, r)", "R", COUNT)
+    rank: int = setting("adapters", 4, "rank r of the matrices A (D, r), B (E, r)", "R", COUNT)
     alpha: float | None = setting("adapters", None, "scale the adapter's product by alpha / r; "
                                   "none: by 1", allowed=POSITIVE)
     where: tuple[str, ...] | None = setting(
@@ -267,8 +267,9 @@ class NetworkConfig(Config):
                              "2k/d (the usual one), or learned",
                              allowed=POSITIONS, only=GPT, rare=True)
     dropout: float = setting("model", 0.0, "dropout rate", "RATE", BELOW_1)
-    init: str = setting("model", "torch", "initialisation: PyTorch's; for a GPT also GPT-2's, or "
-                        "normal by width (lecun); for an LSTM's gates also Glorot's (xavier)",
+    init: str = setting("model", "torch", "initialisation: torch (PyTorch's); for a GPT also gpt2 "
+                        "(GPT-2's) or lecun (variance 1 / number of inputs); for an LSTM also "
+                        "xavier (the gates by Glorot's rule)",
                         allowed=INITS, rare=True)
 
     def __post_init__(self):
@@ -313,7 +314,7 @@ class ArithmeticConfig(LanguageModelConfig):
 
 @dataclasses.dataclass(frozen=True)
 class WindowsConfig(Config):
-    """The settings of a run on windows of a text; `sha256` is the digest of the text."""
+    """The settings of a run on windows (pieces) of a text. `sha256` is the digest of the text."""
 
     text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
     sha256: str | None = setting(None, None)

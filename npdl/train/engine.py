@@ -1,4 +1,4 @@
-"""Engines compute training steps: one by npdl's layers, the other by replaying a recording of them.
+"""Engines compute training steps, by npdl's layers or by replaying a recording of one step.
 
     with make_engine("recorded", model, optimizer) as engine:
         loss = engine.step(batch, lr=1e-3, max_norm=1.0)
@@ -25,7 +25,7 @@ class Batch:
     """A batch of B sequences, in the memory of the host.
 
     inputs, targets  (B, S) integers
-    counted          (B, S) bool: the loss mask, True where a target counts
+    counted          (B, S) bool: the loss mask, True where the loss counts a target
     source           (B, R) integers that an encoder-decoder translates
     source_real      the valid tokens of source, as the model takes it: lengths (B,) or mask (B, R)
     chunk            the largest number of sequences that are evaluated at a time
@@ -98,8 +98,8 @@ class PlainEngine:
 class RecordedEngine(PlainEngine):
     """Records a step of the layers and replays it (npdl.engine.compile_step) in `threads` threads.
 
-    If the loss mask hides positions, a beginning (prefix) that several sequences share is computed
-    only once.
+    If the loss mask hides positions, a prefix that several sequences share (the same first tokens)
+    is computed only once.
     """
 
     name = "recorded"
@@ -160,7 +160,7 @@ def measure_prefixes(model, rows, entries, targets, counted):
     """Return the results of `measure`, but compute each distinct prefix only once.
 
     rows     the distinct prefixes (npdl.engine.prefix.Rows)
-    entries  (B, C), the row of the logits (M, V) that predicts each of the targets (B, C)
+    entries  (B, C) integers: for each of the targets (B, C), the row of the logits (M, V)
     """
     logits, _ = model_on_rows(model).forward(rows)              # logits (M, V)
     return compute_measures(logits[entries], most_probable(logits)[entries], targets, counted)

@@ -12,7 +12,7 @@ STD = 0.02
 
 
 def initialise(model, init, rng):
-    """Initialise a new model by one of INITS; "torch" keeps the values that the layers drew."""
+    """Initialise a new model by one of INITS; "torch" keeps the layers' own values."""
     if init in ("gpt2", "lecun"):
         initialise_gpt(model, init, rng)
     elif init == "xavier":
@@ -43,10 +43,10 @@ def initialise_gpt(model, init, rng):
 
 
 def initialise_gates(model, rng):
-    """Initialise the gates of an LSTMLM as Glorot & Bengio 2010 propose (eq. 16), biases at 0.
+    """Initialise an LSTM's gates as Glorot & Bengio 2010 propose (eq. 16), and their biases at 0.
 
     The matrix [W U] of one gate has D + H inputs and H outputs, so its entries are uniform in
-    +-sqrt(6 / (D + 2H)). Embedding and classifier keep their values.
+    +-sqrt(6 / (D + 2H)). The embedding and the classifier keep their values.
     """
     for layer in model.lstm.layers:
         cell = layer.cell

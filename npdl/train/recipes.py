@@ -1,4 +1,4 @@
-"""Recipes: named settings for the questions that the programming assignment leaves open."""
+"""Recipes: named settings (clipping, initialisation) that the assignment leaves open."""
 
 from npdl.train.config import Config
 

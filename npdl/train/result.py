@@ -18,7 +18,7 @@ SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
 
 
 def print_result(run, task, records, summary):
-    """Print the records and the summary of a finished run (npdl.train.run.Run)."""
+    """Print the result of a finished Run (npdl.train.run) from its records and its summary."""
     if run.config.text is None:
         print(format_table({describe_config(run.config): [summary]}))
         print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
@@ -30,7 +30,7 @@ def print_result(run, task, records, summary):
 
 
 def print_text_result(run, task, first, summary):
-    """Print the loss, the perplexity and a sample of text. A real model has no sample."""
+    """Print loss, perplexity and a sample of text (for a real model, the peak memory instead)."""
     loss = "train_loss" if summary["validation_loss"] is None else "validation_loss"
     final, before = summary["final"][loss], ""
     if first["step"] == 0:
@@ -54,7 +54,7 @@ def print_text_result(run, task, first, summary):
 def sample_lines(model, vocabulary, window):
     """Return the first lines of a text that the model generates.
 
-    A model of the user gets only the last `window` tokens.
+    If the user has written the model, it reads only the last `window` tokens.
     """
     characters = vocabulary.characters
     ids = vocabulary.encode("\n" if "\n" in characters else characters[0])

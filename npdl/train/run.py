@@ -169,7 +169,7 @@ class Run:
                 note(f"{self.folder} was computed with {name} {was} and continues with {now}; the "
                      "results may differ by rounding from those of an uninterrupted run")
                 break
-        # A run that begins with an evaluation makes it again if it is still at step 0.
+        # A run that begins with an evaluation repeats it if it is still at step 0.
         dropped = remove_records_after(self.folder / "metrics.jsonl", self.step or -1)
         if dropped:
             note(f"dropped {dropped} record(s) made after the checkpoint at step {self.step}; they "
@@ -207,9 +207,9 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
 def read_resumed_config(folder, changes):
     """Return the Config of the run in `folder`, changed by the settings `changes`.
 
-    The settings in MAY_DIFFER may change. --text and --pretrained may name the new path of the same
-    file. A run with a constant schedule may get more --steps. Raises InputError if any other
-    setting differs from the run's.
+    The backend, engine, target and threads (MAY_DIFFER) may change. --text and --pretrained may
+    name the new path of the same file. A run with a constant schedule may get more --steps. Raises
+    InputError if any other setting differs from the run's.
     """
     config = folders.read_config(folder)
     config.check_names(changes)

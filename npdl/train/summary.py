@@ -66,7 +66,7 @@ def format_table(columns):
 
 
 def _format_cell(key, known, runs, best):
-    """Return the mean and the deviation of the values that are `known` of `runs` runs, as text."""
+    """Return mean ± deviation of `known`, the values that some of the `runs` runs have, as text."""
     if not known:
         return "-"
     mean, text = statistics.fmean(known), _format_number(key, statistics.fmean(known))

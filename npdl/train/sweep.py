@@ -59,7 +59,7 @@ def sweep(configs, root, jobs=2, quiet=False):
 
 
 class _StopWorkers(StopSignals):
-    """StopSignals that also sends SIGTERM to the worker processes."""
+    """StopSignals (npdl.train.run) that pass a signal on to the worker processes as SIGTERM."""
 
     def _stop(self, number, frame):
         if not self.received:

@@ -1,4 +1,4 @@
-"""Tasks: the data that a model is trained on, and the model that fits it."""
+"""Tasks (the data that a model is trained on), and the model and optimizer of a Config."""
 
 import dataclasses
 from functools import cached_property
@@ -52,7 +52,10 @@ class Task:
         return record
 
     def details(self, name, loss, count):
-        """Return more measures of the set `name` ("train" or "validation"), as {name: number}."""
+        """Return more measures of the set `name` ("train" or "validation"), as {name: number}.
+
+        `loss` (B,) and `count` (B,) are the results of engine.measure for this set.
+        """
         return {}
 
     def accuracy(self, count, counted):
@@ -81,7 +84,7 @@ class ArithmeticTask(Task):
         self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
 
     def batch(self, step):
-        """Return the Batch of update `step`. If it is the whole set, it is always the same."""
+        """Return the Batch of update `step`. A batch of the whole set is always the same."""
         train, size = self._sets["train"], self.config.batch
         if size >= len(train):
             return self.evaluation["train"]
@@ -228,11 +231,10 @@ class PretrainedTask(TextTask):
 def resolve_config(config):
     """Return the Config, completed by the SHA-256 and the characters of its text.
 
-    For a real model, it is completed by the SHA-256 of the model instead of the characters. A
-    Config without a text is returned as it is. These values are saved with a run. So a resumed run
-    can check that its text has not changed, and a finished run can generate without its text.
-    Raises InputError if the text can't be read, or has a character that is not among
-    `config.characters`.
+    For a real model, it gets the SHA-256 of the model instead of the characters. A run saves these
+    values. So a resumed run can check that its text has not changed, and a finished run can
+    generate without its text. A Config without a text is returned as it is. Raises InputError if
+    the text can't be read, or has a character that is not among `config.characters`.
     """
     if config.text is None or config.sha256 is not None:
         return config

@@ -27,7 +27,7 @@ def check_equations(run):
 
 
 def encode_question(run, question):
-    """Return the ids of BOS and of a question such as "5 + 7 =" or "5+7=".
+    """Return the ids of BOS (the first token) and of a question such as "5 + 7 =" or "5+7=".
 
     Raises InputError for a question that is not an equation of the run's vocabulary.
     """
@@ -44,7 +44,7 @@ def encode_question(run, question):
 
 
 def find_answer(run, ids):
-    """Return the id of the right answer, and a text that says if the run has seen the question.
+    """Return the id of the right answer, and whether the run has seen the question, as text.
 
     The id is None if the equation is not in the run's data.
     """

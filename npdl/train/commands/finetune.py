@@ -9,7 +9,7 @@ A run is fine-tuned on another operator, modulus or text. The new operator repla
 the new modulus can't be larger. A real model is fine-tuned on a text. It is a folder with
 config.json and model.safetensors of a GPT-2, Llama, Mistral, Qwen2 or Qwen3, or a .gguf file of a
 Llama or Qwen2; its files don't change. --merge adds the adapters to a real model, and writes it as
-a folder that transformers loads.
+a folder that the library transformers loads.
 
   python -m npdl finetune runs/gpt-p31-plus-seed0 --operator - --out runs/minus
   python -m npdl finetune runs/gpt-p31-plus-seed0 --p 29 --bits 4 --block 64 --out runs/q
@@ -30,11 +30,11 @@ from npdl.train.config import ARITHMETIC, TEXT, Adapters, Config, PretrainedConf
 from npdl.train.pretrained import is_model, to_huggingface
 
 # Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
-# the whole model; the weight decay that makes them small keeps the result near the base.
+# the whole model. Weight decay keeps them small, and so the result near the base model.
 DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "clip": None,
             "eval_first": 0}
 MODEL_ADAPTERS = {"rank": 8}                                # of a real model
-MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # loses less than the other ways
+MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # smaller errors than the defaults
 # Settings that a fine-tuning takes from its run.
 INHERITED = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
         "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator", "orders",
@@ -65,8 +65,8 @@ def add_arguments(p):
     shown = ", ".join(f"{option_name(name)} {getattr(PretrainedConfig, name)}" for name in
                       ("steps", "batch", "lr", "weight_decay", "clip", "r_train", "eval_first",
                        "eval_every", "save_every", "engine", "threads"))
-    real.description = textwrap.fill("its defaults are --rank 8, with --bits --block 64 --rounding "
-                                     f"nearest, {shown}", 78)
+    real.description = textwrap.fill(f"its defaults are --rank 8, {shown}; with --bits, "
+                                     "also --block 64 --rounding nearest", 78)
     add_settings(p, "finetune", ("adapters",), Adapters())
     add_settings(p, "finetune", ("training", "records", "machine"), defaults)
     add_process_options(p, "<run>-lora, <run>-qlora or <run>-merged")
@@ -104,9 +104,9 @@ def run(options):
 def finetune_config(run, adapters, overrides, folder="the run"):
     """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
 
-    Settings that are not in `overrides` come from the run (INHERITED) or from DEFAULTS. Raises
-    InputError if the run has adapters already, if its vocabulary lacks numbers that the task needs,
-    and for settings that the run's kind of task doesn't have.
+    Settings that are not in `overrides` come from the run (INHERITED) or from DEFAULTS. `folder`
+    names the run in messages. Raises InputError if the run has adapters already, if its vocabulary
+    lacks numbers that the task needs, and for settings that the run's kind of task doesn't have.
     """
     base = run.config
     if base.translates:

@@ -19,7 +19,7 @@ from npdl.train.summary import format_table, summarise
 
 # Settings that the outline of a run names, or that follow from another one.
 OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "characters")
-MAY_BE_OFF = ("adapters", "clip")       # settings whose None is named; another one's is left out
+MAY_BE_OFF = ("adapters", "clip")       # shown even if None ("no clip"); others are not
 
 
 def group_runs(folders):

@@ -1,7 +1,8 @@
 """Real models: GPT-2 and the Llama family, from files on the disk.
 
-    model = load("SmolLM2-135M").model              # a folder, or a .gguf file
-    to_huggingface(pretrained, "tuned")             # a folder for transformers
+    pretrained = load("SmolLM2-135M")               # a folder, or a .gguf file
+    pretrained.model                                # a GPT2 or Llama of npdl
+    to_huggingface(pretrained, "tuned")             # a folder for the library transformers
 """
 
 from npdl.train.pretrained.folder import Pretrained, digest, is_model, load, to_huggingface

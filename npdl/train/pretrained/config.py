@@ -153,7 +153,7 @@ class Architecture:
         setting is read from this dict, an object inside the config.json.
         """
         value = (self.values if values is None else values).get(name, default)
-        if value is None and allowed is not BOOL:       # transformers reads null as false there
+        if value is None and allowed is not BOOL:       # transformers reads a null BOOL as false
             value = default
         if not allowed.holds(value):
             self._reject(name, value, allowed.words)

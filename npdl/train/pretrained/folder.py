@@ -57,9 +57,9 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
          tokenizer=False):
     """Load the model in a folder or a GGUF file, and return a Pretrained.
 
-    All parameters are frozen; model.set_trainable(True) unfreezes them. float32 arrays are
-    memory-mapped, and others are converted to `dtype` one by one. With `bits`, each linear layer is
-    quantized (QuantLinear) while it is read, so the layers are never all in memory in full
+    All parameters are frozen; model.set_trainable(True) unfreezes them. Arrays that a folder stores
+    in `dtype` are memory-mapped, and others are converted one by one. With `bits`, each linear
+    layer is quantized (QuantLinear) while it is read, so the layers are never all in memory in full
     precision. With `tokenizer`, the tokenizer is read first, so that the arrays can use the memory
     that reading it releases. Raises InputError or CheckpointError for files that are damaged or not
     supported.
@@ -105,7 +105,7 @@ def is_model(path):
     if path.suffix.lower() == ".gguf":
         return True
     try:
-        return "config" not in read_json(path / "config.json")      # a run's has one
+        return "config" not in read_json(path / "config.json")      # only a run's file has it
     except (OSError, ValueError, TypeError):
         return any(path.glob("*.safetensors"))
 
@@ -232,7 +232,7 @@ def _digest(files, stamps):
 
 
 def to_huggingface(pretrained, folder):
-    """Write a model folder for `transformers`: config.json, model.safetensors and the tokenizer.
+    """Write a folder for the library transformers: config.json, model.safetensors, tokenizer.
 
     In the files, adapters are merged, and quantized layers are floats. The model itself does not
     change. Raises InputError unless `folder` is new or empty.

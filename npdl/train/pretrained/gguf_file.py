@@ -196,7 +196,7 @@ def _hugging_face_name(name):
 def _read_header(data):
     """Return the settings in a file's header, a description of each array, and the arrays' offset.
 
-    A description is (name, shape, type, offset), with an offset from the first array's place.
+    A description is (name, shape, type, offset), where offset counts bytes from the first array.
     """
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")

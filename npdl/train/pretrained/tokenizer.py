@@ -149,7 +149,10 @@ def _convert_errors(line):
 
 
 def require_package(name, user, otherwise):
-    """Raise InputError unless an optional package is installed and can be imported."""
+    """Raise InputError unless an optional package is installed and can be imported.
+
+    The message says that `user` needs the package, and `otherwise` is what to do without it.
+    """
     try:
         __import__(name)
     except ImportError as error:
@@ -299,7 +302,7 @@ def _valid_ids(value):
 
 
 def _tokenizer_from_gguf(about):
-    """Return the Tokenizer of a GGUF file from its settings `about`, and delete the lists there."""
+    """Return the Tokenizer of a GGUF file, and delete the token lists in its settings `about`."""
     from tokenizers.models import BPE
     from tokenizers.processors import TemplateProcessing
 
