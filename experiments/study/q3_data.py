@@ -13,7 +13,7 @@ RUNS = {"r_train": FRACTIONS}
 
 
 def effects(study, lstm_recipe):
-    """Return {claim: effects}; the claims are in claims.csv."""
+    """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
     lstm, gpt = study.both(lstm_recipe, r_train=FRACTIONS)
     accuracy = {"LSTM": lstm.best(A_VAL), "GPT": gpt.best(A_VAL)}               # (9, n)
     fall = [-slope(FRACTIONS, np.log10(runs.best(L_VAL))) for runs in (lstm, gpt)]

@@ -22,7 +22,7 @@ def first_steps(runs, metric):
 
 
 def effects(study, lstm_recipe):
-    """Return {claim: effects}; the claims are in claims.csv."""
+    """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
     lstm, gpt = study.both(lstm_recipe, **RUNS)
 
     def sooner(runs, metric):

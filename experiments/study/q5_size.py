@@ -62,7 +62,7 @@ def depth_rise(values):
 
 
 def effects(study, lstm_recipe):
-    """Return {claim: effects}; the claims are in claims.csv."""
+    """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
     lstm, gpt = (Sizes(model, runs) for model, runs in zip(
         NAMES, study.both(lstm_recipe, **RUNS), strict=True))
     return {**captions_by_depth(lstm, gpt), **captions_of_lstm_size(lstm),

@@ -45,13 +45,13 @@ def median_at(runs, metric, alpha):
 
 
 def loss_rise(runs, metric, alpha):
-    """Return the increase (log10) of a loss from the smallest to the largest batch size."""
+    """Return the rise (log10) from the smallest to the largest B of the best loss in α T steps."""
     losses = log_best(runs, metric, alpha)
     return losses[-1] - losses[0]
 
 
 def accuracy_fall(runs, alpha):
-    """Return the decrease of A_val from the smallest to the largest batch size."""
+    """Return the fall from the smallest to the largest B of the best A_val in α T steps."""
     accuracies = runs.best(A_VAL, find_step(alpha))
     return accuracies[0] - accuracies[-1]
 
@@ -63,7 +63,7 @@ def variation(runs, metric, alphas):
 
 
 def effects(study, lstm_recipe):
-    """Return {claim: effects}; the claims are in claims.csv."""
+    """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
     lstm, gpt = study.both(lstm_recipe, **RUNS)
     return {**captions_on_steps(lstm, gpt), **captions_on_values(lstm, gpt), **answers(lstm, gpt)}
 

@@ -28,7 +28,7 @@ def norms(runs, first, last):
 
 
 def effects(study, lstm_recipe):
-    """Return {claim: effects}; the claims are in claims.csv."""
+    """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
     runs = study.runs("lstm", lstm_recipe, **RUNS)
     loss, accuracy, general = runs.best(L_VAL), runs.best(A_VAL), runs.log_general_step()
     t_loss, t_accuracy = runs.best_step(L_VAL), runs.best_step(A_VAL)

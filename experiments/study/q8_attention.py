@@ -37,7 +37,7 @@ def mean_weights(recipe="default"):
 
 
 def effects(study, lstm_recipe):
-    """Return {claim: effects}; the claims are in claims.csv."""
+    """Return {claim in claims.csv: its effects} (see verdict.py). No claim is about the LSTM."""
     A = mean_weights()
     bos = A[:, :, :, 1:, 0]                                 # (n, L, H, 5) weight on BOS
     above = (bos[:, 0] - UNIFORM).mean(1)                   # (n, 5) first layer, above uniform

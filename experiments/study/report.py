@@ -45,7 +45,10 @@ def make_page(study):
 
 
 def make_section(study, module, claims, glorot):
-    """Return the section of a question as Markdown: its answer, figures, tables and claims."""
+    """Return the section of a question as Markdown: its answer, figures, tables and claims.
+
+    `claims` and `glorot` are the same Claims with the recipes default and release.
+    """
     parts = [f"## {module.TITLE}", *(
         textwrap.fill(" ".join(paragraph.split()), 100, break_on_hyphens=False,
                       break_long_words=False) for paragraph in module.answer(study).split("\n\n"))]

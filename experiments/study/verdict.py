@@ -81,7 +81,7 @@ def read_claims(question, effects):
 
 
 def judge(effects, any_of=False, unit_step=0.0):
-    """Return the Verdict on a claim with these effects, each an array with a number per seed."""
+    """Return the Verdict on a claim. The arguments are fields of Claim with these names."""
     if any_of:                  # the negation of "all of the opposites hold"
         all_of = judge([-np.asarray(effect) for effect in effects], unit_step=unit_step)
         opposite = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}

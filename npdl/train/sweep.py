@@ -96,6 +96,6 @@ def folder_of(root, config):
 
 
 def load_sweep_metrics(root, config):
-    """Return the records (read_records) of a sweep's run, or None if the run isn't finished."""
+    """Return the records of the run of `config` in a sweep, or None if the run isn't finished."""
     folder = folder_of(root, config)
     return read_records(folder / "metrics.jsonl") if is_finished(folder, config) else None

@@ -33,6 +33,8 @@ def run_script(train, model, description, arguments=None):
 
     train  the training function, called as train(config, folder=, resume=, quiet=, for_steps=)
     model  "gpt", "lstm" or "seq2seq", which decides the options
+
+    `description` is the text of --help, and `arguments` the command line (None: the process's).
     """
     parser = OneLineParser(prog=f"train_{model}.py")
 

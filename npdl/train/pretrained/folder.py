@@ -59,10 +59,10 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
 
     All parameters are frozen; model.set_trainable(True) unfreezes them. Arrays that a folder stores
     in `dtype` are memory-mapped, and others are converted one by one. With `bits`, each linear
-    layer is quantized (QuantLinear) while it is read, so the layers are never all in memory in full
-    precision. With `tokenizer`, the tokenizer is read first, so that the arrays can use the memory
-    that reading it releases. Raises InputError or CheckpointError for files that are damaged or not
-    supported.
+    layer is quantized while it is read (QuantLinear explains `block`, `rounding` and `double`), so
+    the layers are never all in memory in full precision. With `tokenizer`, the tokenizer is read
+    first, so that the arrays can use the memory that reading it releases. Raises InputError or
+    CheckpointError for files that are damaged or not supported.
     """
     require_dtype(dtype)
     pretrained = open_model(path)

@@ -106,10 +106,10 @@ class GGUFWeights:
         return values.reshape(shape)
 
     def _reorder_rotary_rows(self, name, W):
-        """Reorder the rows of W_Q and W_K from llama.cpp's order to Hugging Face's, in place.
+        """Reorder the rows of W, a W_Q or W_K, from llama.cpp's order to Hugging Face's, in place.
 
         In a head of d rows, RoPE rotates row 2i with row 2i + 1 in llama.cpp's order, and row i
-        with row i + d/2 in Hugging Face's.
+        with row i + d/2 in Hugging Face's. Any other W is unchanged.
         """
         part = re.search(r"self_attn\.([qk])_proj", name)
         if part is None or self.metadata["general.architecture"] != "llama":
@@ -228,7 +228,7 @@ def _read_header(data):
 
 
 def check_count(count, what):
-    """Raise ValueError for more than MOST items, since each item takes memory."""
+    """Raise ValueError for a `count` above MOST, since each of the items `what` takes memory."""
     if count > MOST:
         raise ValueError(f"its header has {count:,} {what}, more than {MOST:,}")
 
@@ -242,7 +242,7 @@ def _read_string(data, at):
 
 
 def _read_value(data, at, kind):
-    """Return the value that begins at byte `at`, and the byte where the next value begins."""
+    """Return the value of type `kind` that begins at byte `at`, and where the next one begins."""
     if kind == STRING:
         return _read_string(data, at)
     if kind != ARRAY:
@@ -261,7 +261,7 @@ def _read_value(data, at, kind):
 
 
 def _read_scalars(data, at, kind, count):
-    """Return the list of `count` scalars from byte `at`, and where the next value begins."""
+    """Return a list of `count` scalars of type `kind` from byte `at`, and where it ends."""
     if kind not in SCALARS:
         raise ValueError(f"a value has the unknown type {kind}")
     dtype = np.dtype(SCALARS[kind])

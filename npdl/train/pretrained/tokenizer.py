@@ -256,7 +256,12 @@ def add_tokens(rules, tokens):
 
 
 def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
-    """Return a byte-level BPE tokenizer that splits texts by `pattern` (None: as GPT-2 does)."""
+    """Return a byte-level BPE tokenizer that splits texts by `pattern` (None: as GPT-2 does).
+
+    model         a tokenizers.models.BPE
+    digits        True to split numbers into digits first, if there is no pattern
+    prefix_space  True to add a space before a text
+    """
     from tokenizers import Regex, decoders, pre_tokenizers
     from tokenizers import Tokenizer as Rules
 
