@@ -44,7 +44,8 @@ def main(argv=None):
     parser = OneLineParser(prog="python -m exercises", description=__doc__,
                            formatter_class=Help)
     parser.add_argument("question", nargs="*", metavar="QUESTION",
-                        help="numbers, such as 000.2.4, with all their parts; 000 is a document")
+                        help="a question's number, such as 000.2.4; 000 is the document. The parts "
+                             "of the question, such as 000.2.4a, are included")
     parser.add_argument("--list", action="store_true", help="list all questions")
     parser.add_argument("--figures", metavar="DIR", type=parse_path,
                         help="draw the pictures of the questions into this folder")

@@ -13,7 +13,7 @@ import numpy as np
 FAILED = "our computation failed"       # no verdict on the document
 VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
             "essay", FAILED)
-QUESTIONS = []                          # as the modules of d000 .. d004 add them
+QUESTIONS = []                          # the modules of d000 .. d004 add theirs
 
 
 def judge(holds, if_true="confirmed", if_false=None):
@@ -24,8 +24,8 @@ def judge(holds, if_true="confirmed", if_false=None):
     return if_true if holds else if_false or ("wrong" if if_true == "confirmed" else FAILED)
 
 
-# A statement of a document, and what computing says about it. The part is a topic that the number
-# of the question does not tell; the weight of an error is a wrong "step" or a wrong "answer".
+# A statement of a document, and our verdict on it. `part` is the topic of the claim, or "" if the
+# question's title names it. `weight` says if a wrong claim is a wrong "step" or a wrong "answer".
 Claim = namedtuple("Claim", "number part says document computed verdict evidence weight",
                    defaults=["step"])
 
@@ -37,7 +37,7 @@ class Question:
         self.number, self.title, self.work, self.picture = number, title, work, picture
 
     def say(self, text, *code, head=""):
-        """Add a paragraph, and below it code blocks: formulas, numbers, arrays, tables."""
+        """Add the paragraph head + text, and below it code blocks: formulas, numbers, tables."""
         lines = [textwrap.indent(textwrap.dedent(block), " " * (4 + len(head))) for block in code]
         self.text += map(set_minus_signs, [head + text, *["\n".join(lines)] * bool(code)])
 
@@ -51,7 +51,7 @@ class Question:
         self.say(f"Answer: {text}")
 
     def check(self, what, holds):
-        """Add a check of our solution, True if it holds. If one fails, no claim is judged."""
+        """Add a check of our solution. `holds` is its result; if one fails, no claim is judged."""
         self.checks.append((set_minus_signs(what), bool(holds)))
 
     def claim(self, *fields, **weight):
@@ -106,7 +106,7 @@ def question(number, title, picture=None):
 
 
 def find_questions(number=""):
-    """Return a list: the question with this number, all of its parts, or all questions for ""."""
+    """Return the question with this number and all of its parts. For "", return all questions."""
     for path in sorted(Path(__file__).parent.glob("d[0-9]*/[a-z]*.py")):
         importlib.import_module(f"exercises.{path.parent.name}.{path.stem}")
     found = [q for q in QUESTIONS
@@ -182,7 +182,7 @@ def arrays(named, digits=3):
 
 
 def _array(name, value, digits):
-    """Return the lines of an array in brackets after its name, with at most `digits` decimals."""
+    """Return lines that show name = [array], with at most `digits` decimals for each number."""
     value = value[:, None] if value.ndim == 1 else value
     if value.dtype.kind == "f":
         digits = next((n for n in range(digits) if np.allclose(value.round(n), value, 0, 1e-12)),

@@ -66,7 +66,7 @@ class Param:
         self.grad = xp.zeros(self.data.shape, self.data.dtype) if learns else _Discard()
 
     def like(self, data):
-        """Return a new Param with the array `data`, a new gradient, and the same settings."""
+        """Return a Param with the array `data`, its own gradient, and this Param's settings."""
         twin = Param(data, self.decay, self._can_learn)
         if not self.trainable:
             twin.trainable = False
@@ -77,7 +77,7 @@ class Param:
 
 
 class NoBias:
-    """The bias of a layer without a bias. Its data is 0, so the layer can compute x W + b.
+    """A placeholder for b in a layer without a bias. Its data is 0, so x W + b can be computed.
 
     Adding to its gradient has no effect. It is not a Param, so it is not listed, saved or updated.
     """
@@ -130,7 +130,7 @@ def rebuild(container, items):
 
 
 def map_nest(function, nest):
-    """Return a copy of nested tuples, lists and dicts with function(item) for each item."""
+    """Return a copy of `nest` (nested tuples, lists, dicts) with function(item) for each item."""
     if isinstance(nest, (tuple, list, dict)):
         items = nest.values() if isinstance(nest, dict) else nest
         return rebuild(nest, [map_nest(function, item) for item in items])
@@ -169,7 +169,7 @@ class Layer:
             yield from get_items(value, name)
 
     def params(self, frozen=False):
-        """Yield (dotted name, Param) for the trainable Params, or for all Params if `frozen`.
+        """Yield (dotted name, Param) for the trainable Params, or for all if `frozen` is True.
 
         A Param that is used several times is yielded once, under its first name.
         """
@@ -249,7 +249,7 @@ class Layer:
         write(path, self.state_dict())
 
     def load(self, path):
-        """Read the parameters from a file that `save` wrote. The layer must have the same sizes.
+        """Read the parameters from a file that `save` wrote for a layer with the same sizes.
 
         Raises CheckpointError if the file is not a safetensors file or is damaged, and InputError
         if its names, shapes or dtypes differ from those of this layer.
@@ -272,7 +272,7 @@ class Layer:
         """Print a table of the parameters, and their count with and without embeddings."""
         rows = [(name, str(p.shape), p.data.size) for name, p in self.params()]
         rows += [("total", "", self.count_params()),
-                 ("without embeddings (P)", "", self.count_params(embeddings=False))]
+                 ("without embeddings", "", self.count_params(embeddings=False))]
         width = max([len(name) for name, _, _ in rows] + [30])
         print(f"{'parameter':<{width}}  {'shape':>14}  {'count':>12}", file=file)
         for name, shape, size in rows:

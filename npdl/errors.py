@@ -17,8 +17,9 @@ from npdl.exceptions import BackendError, CheckpointError, InputError, NpdlError
 
 __all__ = ["BackendError", "CheckpointError", "InputError", "NpdlError"]
 FLOATS = ("float32", "float64", "float")
-LARGEST_INTEGER = 2**63 - 1         # integer of NumPy
-KINDS = {"f": "floats", "iu": "integers", "b": "bools", "fiub": "real numbers"}     # of dtypes
+LARGEST_INTEGER = 2**63 - 1         # of NumPy's int64
+# {kinds of dtypes: what a message calls an array of these kinds}
+KINDS = {"f": "floats", "iu": "integers", "b": "bools", "fiub": "real numbers"}
 
 
 def is_integer(value):
@@ -33,7 +34,7 @@ def broadcasts(shape, full):
 
 
 def is_array(x):
-    """Return True for an array that is not masked, because many NumPy functions ignore a mask."""
+    """Return True for an array that is not masked. Many NumPy functions would ignore the mask."""
     return hasattr(x, "ndim") and hasattr(x, "dtype") and not isinstance(x, np.ma.MaskedArray)
 
 
@@ -119,8 +120,9 @@ def check_shape(owner, x, *shapes, kinds="fiub"):
 def check_shapes(owner, kinds="fiub", **arrays):
     """Raise InputError unless the arrays fit together. Each value is a pair (array, shape).
 
-    The arrays must hold real numbers. `kinds` and a shape, a text, are as in `check_shape`. The
-    same letter is the same length in all shapes, and "..." are the same axes.
+    The arrays must hold real numbers. `kinds` and the shapes, which are texts, have the same
+    meaning as in `check_shape`. A letter is the same length in all shapes, and "..." are the same
+    axes.
     """
     check_kinds(kinds, owner, **{name: x for name, (x, _) in arrays.items()})
     lengths = {}
@@ -165,7 +167,7 @@ def check_gradient(dy, shape, owner):
 def check_mask(owner, mask, shape, kinds="b", meaning="bool, True for the entries that count"):
     """Raise InputError unless `mask` is None, or an array that broadcasts to `shape`.
 
-    Its dtype.kind must be in `kinds`. The message says in the words `meaning` what a mask must be.
+    Its dtype.kind must be in `kinds`. `meaning` ends the message, and describes a valid mask.
     """
     if mask is None:
         return
@@ -235,7 +237,8 @@ def checked_positions(owner, x, positions, sizes):
     """Return the positions of the vectors in x (..., S, D) as an array, by default 0 .. S-1.
 
     Raises InputError unless they are integers below P that broadcast to x.shape[:-1]. `sizes` is
-    (P, D). x must have a float dtype, because position embeddings are converted to this dtype.
+    (P, D): the number of positions and the width. x must have a float dtype, because position
+    embeddings are converted to this dtype.
     """
     count, width = sizes
     shape = f"(..., S, {width})" if positions is None else f"(..., {width})"
@@ -273,7 +276,10 @@ def checked_state(state, parts, shape, owner):
 
 
 def check_attention(q, k, v, mask=None, key_width="d"):
-    """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together."""
+    """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together.
+
+    `key_width` is the letter for the width of k. Give another letter if it may differ from d.
+    """
     check_shapes("attention", kinds="f", q=(q, "(..., R, d)"), k=(k, f"(..., S, {key_width})"),
                  v=(v, "(..., S, e)"))
     check_attention_mask(mask, (*q.shape[:-1], k.shape[-2]))            # (..., R, S)
@@ -318,7 +324,7 @@ def check_loss_shapes(logits, targets, counted):
 
 
 def require_layers(owner, layers, wanted="a Layer, such as a model, and not its parameters"):
-    """Raise InputError, which says what is `wanted`, unless `layers` is one or more Layers."""
+    """Raise InputError, which ends with `wanted`, unless `layers` is a Layer or a list of them."""
     items = layers if isinstance(layers, (list, tuple)) else [layers]
     invalid = [describe(layer) for layer in items
                if isinstance(layer, type) or not hasattr(layer, "backward")]
@@ -341,7 +347,7 @@ def check_trainable(owner, param):
     """Raise InputError if a Param is frozen and so has no gradient."""
     if not param.trainable:
         raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
-                         "after freezing")
+                         "after you have frozen parameters")
 
 
 def check_state_dict(expected, arrays, kind="parameter"):

@@ -18,8 +18,8 @@ def write_atomically(path, write):
 
     So other programs read the old file or the whole new file, also after a power failure. The
     temporary file is deleted after an error. Symbolic links are followed. Raises CheckpointError if
-    the file can't be written. It is also raised if `path` is, for example, a device, because the
-    rename would replace the device by a file.
+    the file can't be written, or if `path` is, for example, a device, which the rename would
+    replace by a file.
     """
     path = Path(path)
     if not path.name:
@@ -64,7 +64,7 @@ def is_file(path, or_nothing=False):
 
 
 def read_bytes(path, most=LARGEST_JSON):
-    """Return the bytes of a file. Raise ValueError if it is not a file or has more than `most`."""
+    """Return a file's bytes. Raise ValueError if it isn't a file or has more than `most` bytes."""
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:
@@ -91,7 +91,7 @@ def parse_json(content):
 
 
 def reject_constant(constant):
-    """Raise ValueError. As parse_constant of json.loads, this rejects NaN and Infinity."""
+    """Raise ValueError. Give this to json.loads as `parse_constant` to reject NaN and Infinity."""
     raise ValueError(f"{constant} is not allowed in JSON")
 
 

@@ -55,9 +55,9 @@ ERF_FIT_END = 5.6**2
 def normal_cdf(x):
     """Compute Phi(x), the distribution function of the standard normal, elementwise.
 
-    In float32 this computes a fit, whose error is smaller than the rounding error of
-    float32. In float64 it calls the erf of Python's standard library, or of CuPy on a GPU. That is
-    slower, but exact except for the last digits.
+    For x in float32, this evaluates a polynomial (ERF_FIT), whose error is smaller than the
+    rounding error of float32. For x in float64, it calls erf of Python's standard library, or of
+    CuPy on a GPU. This erf is slower, but exact except for the last digits.
     """
     if x.dtype == np.float32:
         x2 = xp.minimum(x * x, ERF_FIT_END)
@@ -137,12 +137,12 @@ def _sum_on_device(rows, index, size):
 
     For N rows, this multiplies by the one-hot matrix (N, size) if N > size. Otherwise it multiplies
     by a smaller matrix (N, N), which is 1 where two rows have the same index. Row n of this product
-    is the sum of all rows with the index of row n. It is written to the row index[n] of the result.
+    is the sum of all rows with the index of row n. The row index[n] of the result is this sum.
     """
     if len(index) > size:
         return one_hot(index, size, rows.dtype).T @ rows
     same = (index[:, None] == index).astype(rows.dtype)
-    first = same.argmax(1)                                  # products may differ in the last bit
+    first = same.argmax(1)                      # equal sums may differ in the last bit: take one
     total = xp.zeros((size, rows.shape[-1]), rows.dtype)
     total[index] = (same @ rows)[first]
     return total
@@ -209,7 +209,7 @@ def add_dh(dstate, dh):
 
 
 def chooser(valid):
-    """Return a function f(new, old=0) that takes `new` where `valid` is True, and `old` elsewhere.
+    """Return a function f(new, old=0) that returns new where `valid` is True, and old elsewhere.
 
     `valid` (B, 1) is True for the sequences for which a step is valid.
     """

@@ -27,6 +27,7 @@ from npdl.functions import infinity_to_nan
 class Optimizer:
     """Base class of optimizers. It stores the parameters, their moments and the number of steps.
 
+    Moments are running means or sums, such as the m and v of Adam, in the shapes of the parameters.
     Weight decay acts on the parameters whose attribute `decay` is True, which is the default.
     """
 
@@ -191,7 +192,7 @@ def clip_by_global_norm(params, max_norm):
     """Scale all gradients so that their joint l2 norm is at most `max_norm`.
 
     Returns the norm before the scaling. `params` are Params, such as `optimizer.params.values()`.
-    On a GPU, the norm is an array there, so the program does not wait for the GPU.
+    On a GPU, the norm is returned as a GPU array, so the program does not wait for the GPU.
     """
     require_above_0(max_norm=max_norm)
     params = checked_params("clip_by_global_norm", params)
@@ -249,11 +250,12 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalised(G, steps=5):
-    """Return an approximation of U V^T for G = U S V^T, in which most singular values are about 1.
+    """Return an approximation of U V^T, where G = U S V^T is the singular value decomposition.
 
-    X begins with G / ||G||. Each step, X = a X + b (X X^T) X + c (X X^T)^2 X, applies a polynomial
-    to the singular values of X. After five steps, values that were above 1/660 are between 0.68 and
-    1.21. Smaller values have grown by a factor of at most 485.
+    All singular values of U V^T are 1, and most of those of the result are about 1. X begins with
+    G / ||G||. Each step, X = a X + b (X X^T) X + c (X X^T)^2 X, applies a polynomial to the
+    singular values of X. After five steps, values that were above 1/660 are between 0.68 and 1.21.
+    Smaller values have grown by a factor of at most 485.
     """
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]

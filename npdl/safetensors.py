@@ -169,10 +169,10 @@ def read(path):
 def write(path, arrays, metadata=None):
     """Write {name: array} as a safetensors file, atomically.
 
-    A value may also be a function that returns an array. It is called twice, for the header and for
-    the entries, so that only one array needs to be in memory at a time. Raises InputError for a
-    dtype that the format does not have, and for an array named __metadata__. Raises CheckpointError
-    if the file can't be written.
+    A value may also be a function that returns an array. This function is called twice, for the
+    header and for the entries, so only one array needs to be in memory at a time. Raises InputError
+    for a dtype that the format does not have, and for an array named __metadata__. Raises
+    CheckpointError if the file can't be written.
     """
     if "__metadata__" in arrays:
         raise InputError("an array is named '__metadata__', a name that safetensors files "

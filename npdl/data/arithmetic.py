@@ -22,9 +22,8 @@ MOST_NUMBERS = 1_000_000        # each is a token
 class Vocabulary:
     """The vocabulary of equations: numbers, an operator such as "+", `=`, `BOS`, `EOS` and `PAD`.
 
-    This is the order of the ids. The numbers are 0 .. count - 1. `tokens` is the tuple of all
-    tokens and `size` their number. `operator`, `eq`, `bos`, `eos` and `pad` are the ids of the last
-    five.
+    The ids are in this order. The numbers are 0 .. count - 1. `tokens` is the tuple of all tokens
+    and `size` their number. `operator`, `eq`, `bos`, `eos` and `pad` are the ids of the last five.
     """
 
     def __init__(self, count, operator):
@@ -106,7 +105,7 @@ class ModularArithmetic:
         self._check_options()
         largest = max(self.p, self.q)
         numbers = checked_integer("numbers", largest if numbers is None else numbers, largest,
-                           MOST_NUMBERS)
+                                  MOST_NUMBERS)
         self.vocabulary = Vocabulary(numbers, operator)
         self.sequence_length = 2 * max(self.orders) + 2  # S
 

@@ -91,7 +91,7 @@ class Dates:
                 [day.isoformat() for day in days])
 
     def encode_pairs(self, texts, isos):
-        """Return the padded ids of the sources (B, S), their lengths (B,), and the targets' ids."""
+        """Return the padded ids of the sources (B, S), their lengths (B,), and the target ids."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]

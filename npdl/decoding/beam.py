@@ -1,4 +1,4 @@
-"""Two rules of beam search.
+"""Two rules of beam search, which extends several hypotheses (the beam) token by token.
 
 `beam_search` stops when no active hypothesis can become the best one. `full_beam_search` always
 expands `width` unfinished hypotheses, as fairseq and transformers do.
@@ -66,11 +66,12 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
                 keep_steps=True):
     """Keep the `width` best expansions at each step, and return a BeamResult.
 
-    The beam B_0 is one empty hypothesis. B_t has the `width` best expansions, by one token, of the
-    active hypotheses in B_{t-1}. An expansion that ends with `eos` takes a place in B_t and is
-    finished, so it is not expanded again. If `eos` is None, hypotheses finish at leaves of a Tree
-    and at `max_len`. Hypotheses with equal log-probabilities are ordered by their tokens, as words
-    in a dictionary.
+    `scorer` is a Scorer (npdl.decoding.scorer), which returns the log-probabilities of the next
+    tokens. A Tree is a Scorer, too. The beam B_0 is one empty hypothesis. B_t has the `width` best
+    expansions, by one token, of the active hypotheses in B_{t-1}. An expansion that ends with `eos`
+    takes a place in B_t and is finished, so it is not expanded again. If `eos` is None, hypotheses
+    finish at leaves of a Tree and at `max_len`. Hypotheses with equal log-probabilities are ordered
+    by their tokens, as words in a dictionary.
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
     n_best, stop  if `stop` is True, the search ends when n_best finished hypotheses score at least
@@ -148,12 +149,12 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
 
 
 def _expansions_needed(eos):
-    """Return 1 + the number of end tokens. So many expansions of a parent can't all have ended."""
+    """Return 1 + the number of end tokens. At least one of so many expansions is unfinished."""
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
 
 
 def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
-    """Return the results of `best_expansions` as Hypotheses. `ended` says which are complete."""
+    """Return the results of `best_expansions` as Hypotheses. ended[i] is True for complete ones."""
     return [
         ranking.hypothesis((*active[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)

@@ -25,9 +25,10 @@ class ExhaustiveResult:
 def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
     """Score every complete sequence of at most `max_len` tokens, and return an ExhaustiveResult.
 
-    For T = `max_len` and V tokens this takes V^T steps. Only one path is in memory at a time, with
-    the scores and states of the V children of each of its T nodes. `beam_search` describes when a
-    sequence is complete and how sequences are ranked. The children of a node are scored together.
+    For T = `max_len` and V tokens this takes V^T steps. The sequences form a tree, and the V
+    children of a node are scored together. Only one path is in memory at a time, with the scores
+    and states of the children of its T nodes. `beam_search` describes `scorer`, when a sequence is
+    complete, and how sequences are ranked.
     """
     require_positive(n_best=n_best)
     ranking = Ranking(max_len, length_power)

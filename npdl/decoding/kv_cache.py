@@ -35,9 +35,9 @@ class KVCache:
     def select(self, seen, parents, max_capacity):
         """Return this KVCache, or a copy, with the first `seen` positions of some sequences.
 
-        `parents` are the indices of these sequences. If they are all sequences in order, `seen` is
-        `filled`, and there is room for more positions, the result is this object itself. The copy
-        of a full cache has twice the capacity, but at most `max_capacity`.
+        `parents` are the indices of these sequences. The result is this object itself if `parents`
+        are all sequences in order, `seen` is `filled`, and there is room for more positions. The
+        copy of a full cache has twice the capacity, but at most `max_capacity`.
         """
         is_full = seen == self.capacity
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()

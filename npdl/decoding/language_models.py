@@ -1,9 +1,9 @@
 """Scorers of language models, which continue a prompt.
 
-A state holds the keys and values of earlier tokens, or the state (h, c) of an LSTM. So a step
-computes only one new token for each hypothesis, with all hypotheses in one batch. Most Scorers call
-the forward of the model's layers. Llama's layers are written here a second time, without checks and
-caches for backward, because these would take most of the time for one token.
+The state of a Scorer holds the keys and values of earlier tokens, or the state (h, c) of an LSTM.
+So a step computes only one new token for each hypothesis, with all hypotheses in one batch. Most
+Scorers call the forward of the model's layers. Llama's layers are written here a second time,
+without the checks and the caches for backward, which would take most of the time for one token.
 """
 
 import functools
@@ -66,11 +66,11 @@ class Recomputed(ModelScorer):
         return self._score(rows[parents], np.concatenate([ids[parents], tokens[:, None]], 1))
 
     def _score(self, rows, ids):
-        """Return the scores after `ids` (n, S), which continue the prompts `rows` (n,); a state."""
+        """Return the scores of the tokens after `ids`, and a state. See `run_model`."""
         return self.scores(self.run_model(rows, ids)[:, -1]), (rows, ids)
 
     def run_model(self, rows, ids):
-        """Return the logits (n, S, V) for `ids` (n, S), which continue the prompts `rows` (n,)."""
+        """Return the logits (n, S, V) of `ids` (n, S), which begin with the prompts `rows`."""
         out, _ = self.model.forward(ids if self.window is None else ids[:, -self.window :])
         return out[0] if isinstance(out, tuple) else out
 
@@ -171,7 +171,7 @@ class CachedLlama(CachedGPT):
 
 
 class CarriedLSTM(ModelScorer):
-    """The Scorer of an LSTMLM, whose state (h, c) is passed on."""
+    """The Scorer of an LSTMLM. Each step continues from the state (h, c) of the step before."""
 
     one_thread = True
 

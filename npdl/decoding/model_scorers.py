@@ -1,4 +1,4 @@
-"""make_scorer, which returns the Scorer of any model, and the Scorer of encoder-decoders.
+"""Make the Scorer of a model. A Scorer returns the log-probabilities of the next tokens.
 
     scorer = make_scorer(model, prompt)
     beam_search(scorer, width=5, max_len=20, eos=eos).best.tokens
@@ -35,8 +35,8 @@ class RecomputedSeq2Seq(Recomputed):
         super().__init__(model, first)
         B, (rows, R) = len(self.source), self.prompt.shape
         if rows not in (1, B):
-            raise InputError(f"the argument first has {rows} rows for {B} sources; give one row, "
-                             "or one row for each source")
+            raise InputError(f"`first` has {rows} rows for {B} sources; give one row, or one row "
+                             "for each source")
         self.prompt = np.broadcast_to(self.prompt, (B, R))
         self.valid = None if valid is None else np.asarray(valid)
 
@@ -53,7 +53,8 @@ KINDS = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: Recom
 def make_scorer(model, prompt, **options):
     """Return the Scorer for this model: one of KINDS, or Recomputed for other models.
 
-    For an encoder-decoder, `prompt` is the source. `options` are arguments of the Scorer.
+    For an encoder-decoder, `prompt` is the source. `options` are further arguments of the Scorer,
+    such as `first` of a RecomputedSeq2Seq.
     """
     kind = next((k for m, k in KINDS.items() if isinstance(model, m)), Recomputed)
     return kind(model, prompt, **options)

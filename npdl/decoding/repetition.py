@@ -13,10 +13,10 @@ from npdl.errors import InputError, require_above_0
 class PenalisedRepetition(Scorer):
     """scores = log_softmax(z'),   z'_v = z_v / penalty if z_v > 0, else z_v * penalty.
 
-    z are the model's logits. The rule for z' is for the tokens v that are in the prompt or in the
+    z are the model's logits. This rule applies to the tokens v that are in the prompt or in the
     generated text. For all other tokens, z'_v = z_v. Keskar et al. 2019, arXiv:1909.05858, divide
-    every logit. Most programs multiply negative logits instead, because a division would make these
-    tokens more probable. `scorer` is the Scorer of a model (npdl.decoding.model_scorers). Raises
+    every logit. Most programs multiply negative logits, because a division would make their tokens
+    more probable. `scorer` is the Scorer of a model (npdl.decoding.model_scorers). Raises
     InputError for another Scorer, and if `penalty` is not above 0.
     """
 

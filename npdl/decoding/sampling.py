@@ -14,9 +14,10 @@ from npdl.threads import ONE_BLAS_THREAD
 def greedy(scorer, max_len, eos=None, on_token=None):
     """Return a Hypothesis for each prompt, with the most probable token at each step.
 
-    Of equally probable tokens the lower one is chosen. A sequence ends with `eos` (a token, or a
-    tuple of tokens), at a leaf of a Tree, or after `max_len` tokens. If `on_token` is given,
-    on_token(sequence, token) is called for each new token.
+    `scorer` is a Scorer (npdl.decoding.scorer), which returns the log-probabilities of the next
+    tokens. A Tree is a Scorer, too. Of equally probable tokens the lower one is chosen. A sequence
+    ends with `eos` (a token, or a tuple of tokens), at a leaf of a Tree, or after `max_len` tokens.
+    If `on_token` is given, on_token(sequence, token) is called for each new token.
     """
     return _generate(scorer, max_len, eos, 1, lambda rows, *_: rows.argmax(1), on_token)
 
@@ -28,7 +29,7 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
     `rng` is a Generator or a seed. At each step, one random number is drawn for each sequence, also
     for those that have ended. So a sequence does not depend on when other sequences end. The
     log_prob of a Hypothesis is computed without temperature, top_k and top_p (see
-    `filter_probabilities`). `eos` and `on_token` are as in `greedy`.
+    `filter_probabilities`). The other arguments are those of `greedy`.
     """
     require_positive(count=count)
     rng = generator(rng)
@@ -79,7 +80,7 @@ def sort_best(rows, count):
     """Return the indices (n, min(count, V)) of the largest numbers of each row, the largest first.
 
     Of equal numbers, the one with the lower index comes first. If `count` is below V, only columns
-    with a result are sorted.
+    that contain one of these numbers are sorted.
     """
     V = rows.shape[1]
     columns = np.arange(V)

@@ -9,16 +9,17 @@ from npdl.errors import InputError, is_integer, require_number, require_positive
 
 
 class Scorer:
-    """Base class of models that score next tokens, with one row of scores for each hypothesis.
+    """Base class of Scorers, which return the scores of the next tokens for each hypothesis.
 
-    The scores are log-probabilities. They are returned with a state, from which `advance` computes
-    the next scores. Row i of a state belongs to row i of the scores. A state is never changed, so a
-    search can go back to an earlier one. All arrays are NumPy arrays. Log-probabilities are in
-    double precision, so that sums of different hypotheses are seldom equal by rounding.
+    The scores are log-probabilities, one row for each hypothesis (a sequence of tokens). A Scorer
+    returns them with a state, from which `advance` computes the next scores. Row i of a state
+    belongs to row i of the scores. A state is never changed, so a search can go back to an earlier
+    state. All arrays are NumPy arrays. Log-probabilities are in double precision, so that sums of
+    different hypotheses are seldom equal by rounding.
 
-    If `one_thread` is True, `greedy` and `sample` extend a single sequence with one BLAS thread. A
-    product of one row takes as long as reading the matrix. With two threads it is slower, because
-    they wait for each other.
+    If `one_thread` is True, `greedy` and `sample` extend a single sequence with one BLAS thread.
+    The product of one row and a matrix takes as long as reading the matrix. Two threads make it
+    slower, because they wait for each other.
     """
 
     one_thread = False
@@ -36,7 +37,7 @@ class Scorer:
         raise NotImplementedError
 
     def is_leaf(self, state, parents, tokens):
-        """Return bools (n,) that say which hypotheses no further token can follow.
+        """Return bools (n,), True for each hypothesis to which no further token can be appended.
 
         Hypothesis i is the one in row parents[i] of the state, with tokens[i] appended.
         """
@@ -117,7 +118,7 @@ def check_scores(scored):
 
 
 def has_ended(scorer, state, parents, tokens, length, max_len, eos):
-    """Return bools (n,) that say which hypotheses are complete with their last token, tokens[i]."""
+    """Return bools (n,), True for each hypothesis that its last token, tokens[i], completes."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:
@@ -135,5 +136,5 @@ def check_eos(eos, rows):
 
 
 def is_eos(tokens, eos):
-    """Return bools (n,) that say which of `tokens` are `eos`, or are in it if it is a tuple."""
+    """Return bools (n,), True for each token that is `eos`, or one of them if `eos` is a tuple."""
     return np.isin(tokens, () if eos is None else eos)

@@ -170,7 +170,7 @@ class MultiHeadAttention(Layer):
         return dQ, dK, dV
 
     def split(self, x):
-        """Reshape (B, S, H*d) to (B, H, S, d). `join` is the inverse and the backward."""
+        """Reshape (B, S, H*d) to (B, H, S, d). Its inverse `join` is also its backward."""
         return x.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2)
 
     def join(self, x):

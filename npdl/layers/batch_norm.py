@@ -135,7 +135,7 @@ class BatchNorm(ChannelNorm):
         return dx
 
     def update_running(self, mean, var, count):
-        """Update the running statistics by a batch in which each channel has `count` values."""
+        """Update the running statistics with mean and var (C,), of `count` values per channel."""
         if count < 2:
             raise InputError("BatchNorm: training needs more than one value for each channel; "
                              "give a larger batch, or training=False")

@@ -89,7 +89,7 @@ class GroupedQueryAttention(Layer):
         return dx
 
     def split(self, x):
-        """Reshape (B, S, G*n*d) to (B, G, n, S, d). `join` is the inverse and the backward."""
+        """Reshape (B, S, G*n*d) to (B, G, n, S, d). Its inverse `join` is also its backward."""
         B, S, _ = x.shape
         return x.reshape(B, S, self.num_kv_heads, -1, self.rotary.d).transpose(0, 2, 3, 1, 4)
 

@@ -17,8 +17,8 @@ class ResetAfterGRUCell(GRUCell):
     z = sigmoid(a_z + u_z),   r = sigmoid(a_r + u_r),   h_hat = tanh(a_h + r * u_h),
     h = (1 - z) * h_prev + z * h_hat.
 
-    Shapes: x (B, D), h_prev (B, H), b_h (3H,). The reset gate r scales the product and its bias.
-    In PyTorch and Keras, z and 1 - z are exchanged.
+    Shapes: x (B, D), h_prev (B, H), b_h (3H,). The reset gate r scales u_h, which includes the
+    bias. In PyTorch and Keras, z and 1 - z are exchanged.
     """
 
     def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):

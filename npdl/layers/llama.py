@@ -48,8 +48,8 @@ class LlamaBlock(Layer):
 
     Shapes: (B, S, D) -> (B, S, D). The norms are RMSNorms, the attention is grouped-query attention
     with rotary positions, and ffn is a SwiGLU. forward(x, mask): `mask` broadcasts to the attention
-    weights (B, G, n, S, S). `cache.attention.attend.A` holds these weights. The arguments are those
-    of GroupedQueryAttention and SwiGLU.
+    weights (B, G, n, S, S), with G = `num_kv_heads` groups of n heads. `cache.attention.attend.A`
+    holds these weights. The arguments are those of GroupedQueryAttention and SwiGLU.
     """
 
     def __init__(self, d_model, num_heads, num_kv_heads, d_inner, rope_theta=10000.0, *,

@@ -164,7 +164,7 @@ class RecurrentLayer(Layer):
         RecurrentLayer(LSTMCell(3, 5))
 
     forward(x, state, lengths) maps x (B, S, D) to (y, last state), with y (B, S, H). `state` is the
-    state before the first step, whose arrays are (B, H); None means zeros. With `lengths` (B,),
+    state before the first step, with arrays (B, H); None means zeros. With `lengths` (B,),
     sequence b has lengths[b] valid steps. In later steps its outputs are zero and its state does
     not change. The values of x in these steps have no effect on any output or gradient, even if
     they are NaN.

@@ -68,9 +68,9 @@ class Rotary(Layer):
     """Rotate the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
     (..., S, d) -> (..., S, d).
 
-    The inner product of two rotated vectors depends on the difference of their positions only. The
-    positions are the integers `positions`, (S,) or any shape that broadcasts to (..., S). If None
-    is given, they are 0 .. S-1. `scaling` (a LinearScaling, a Llama3Scaling, or None) changes the
+    If the positions of two vectors are moved by the same number, the inner product of the rotated
+    vectors stays the same. `positions` are integers (S,), or of any shape that broadcasts to
+    (..., S). None means 0 .. S-1. `scaling` (a LinearScaling, a Llama3Scaling, or None) changes the
     frequencies f (d/2,) for contexts that are longer than in training. The layer has no parameters.
     Its backward rotates the gradient in the opposite direction. Raises InputError if d is odd.
     """

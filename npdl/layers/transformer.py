@@ -171,7 +171,7 @@ class Encoder(Decoder):
 
 
 class Identity(Layer):
-    """y = x. It takes the place of a norm in models that have none."""
+    """y = x. A layer without a norm, such as a Decoder, has an Identity in its place."""
 
     def forward(self, x):
         check_floats("Identity", the_input=x)

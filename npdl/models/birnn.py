@@ -17,10 +17,10 @@ class BiRNN(Layer):
 
     forward(x, state, lengths) maps x (B, S, D) to (y, final states), with y (B, S, E). `state` is
     the pair of h_f before the first step and h_b after the last step. The final states are h_f at
-    the last step and h_b at the first step. All states are (1, B, H). If `state` is None, they
-    begin with zeros. With `lengths` (B,), y is zero after the last valid step of a sequence. H and
-    E are equal to D by default, and there are no biases. In the code a vector is a row, and each
-    RNN calls its matrices W_x and W_h. So W_f x_t is x_t W_x of the first RNN.
+    the last step and h_b at the first step. All states are (1, B, H). If `state` is None, h_f and
+    h_b begin with zeros. With `lengths` (B,), y is zero after the last valid step of a sequence. H
+    and E are equal to D by default, and there are no biases. In the code, vectors are rows, and the
+    matrices of both RNNs are called W_x and W_h. So the first RNN computes W_f x_t as x_t W_x.
     """
 
     def __init__(self, d_in, d_hidden=None, d_out=None, *, rng=0, dtype="float32"):
