@@ -246,7 +246,7 @@ class Grokfast:
             p.grad[...] = p.grad + self.amplify * mu
 
 
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)       # a, b, c of `orthogonalised`
 
 
 def orthogonalised(G, steps=5):

@@ -1,7 +1,7 @@
 """Equations of modular arithmetic as token sequences, their split, and their batches.
 
-N is the number of equations. S is the length of the model's input, which is one less than the
-longest sequence of tokens, because inputs and targets are shifted by one position.
+N is the number of equations. S is the length of the model's input. It is one less than the length
+of the longest token sequence, because the last token is only a target.
 """
 
 from dataclasses import dataclass

@@ -40,8 +40,8 @@ class Llama3Scaling:
     s is limited to the range from 0 to 1. The model was trained with contexts of L =
     `original_length` tokens. In such a context, a pair of entries with the frequency f (see Rotary)
     rotates L f / 2 pi times. If it rotates more than `high` times, it keeps f. If it rotates less
-    than `low` times, its frequency becomes f / factor. In between, it becomes a mean of both. Llama
-    3.1 to 3.3 use this.
+    than `low` times, its frequency becomes f / factor. In between, it becomes a weighted mean
+    of both. Llama 3.1 to 3.3 use this.
     """
 
     factor: float = 8.0
