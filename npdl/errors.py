@@ -57,7 +57,10 @@ def require_dtype(dtype):
 
 
 def require_number(name, value, allowed, wanted):
-    """Raise InputError unless `value` is a real number (not a bool) and allowed(value) is true."""
+    """Raise InputError unless `value` is a real number (not a bool) and allowed(value) is true.
+
+    `wanted` ends the message, and describes the allowed values.
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not allowed(value):
         raise InputError(f"{name} = {value!r}; it must be {wanted}")
 
@@ -213,7 +216,7 @@ def _check_range(values, largest, name, note=""):
 
 
 def checked_tokens(ids, owner, max_len=None, size=LARGEST_INTEGER):
-    """Return `ids` as an array. Raise InputError unless they are integers (B, S), S <= max_len."""
+    """Return token ids (B, S) as an array. Raise InputError unless S <= max_len and ids < size."""
     ids = checked_ids(ids, size)
     if ids.ndim != 2 or 0 in ids.shape:
         raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), and not "
