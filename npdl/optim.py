@@ -202,9 +202,9 @@ def clip_by_global_norm(params, max_norm):
     return norm
 
 
-def matrices_only(model):
+def decay_only_matrices(model):
     """Let weight decay act only on matrices, and not on biases, gains and other vectors."""
-    require_layers("matrices_only", [model])
+    require_layers("decay_only_matrices", [model])
     for _, param in model.params():
         param.decay = param.data.ndim >= 2
 

@@ -12,7 +12,7 @@ from npdl.decoding import greedy
 from npdl.decoding.model_scorers import make_scorer
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.optim import AdamW, matrices_only
+from npdl.optim import AdamW, decay_only_matrices
 from npdl.train.engine import Batch, PlainEngine, RecordedEngine
 from npdl.train.pretrained import load
 
@@ -35,7 +35,7 @@ def make_npdl_model(case):
     elif case.is_text:
         model = GPT(case.vocab, case.width, case.layers, case.heads, max_len=case.length, rng=0,
                     norm="pre", positions="learned", tied=True, bias=False)
-        matrices_only(model)
+        decay_only_matrices(model)
     else:
         model = GPT(case.vocab, case.width, case.layers, case.heads, max_len=case.length, rng=0)
     return model, AdamW(model, **case.adamw)

@@ -310,7 +310,7 @@ def new_model(config, task, rng):
 def make_optimizer(config, model):
     """Return the optimizer that the settings describe."""
     if config.decay == "matrices":
-        optim.matrices_only(model)
+        optim.decay_only_matrices(model)
     if isinstance(config.optimizer, UserFunction):
         return config.optimizer(config, model)
     if config.optimizer == "sgd":

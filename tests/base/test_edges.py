@@ -36,7 +36,7 @@ from npdl.losses import (
 from npdl.models.gpt import GPT
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
-from npdl.optim import clip_by_global_norm, matrices_only, orthogonal_gradient, orthogonalised
+from npdl.optim import clip_by_global_norm, decay_only_matrices, orthogonal_gradient, orthogonalised
 from npdl.train.pretrained.exchange import from_torch
 
 D64 = {"dtype": "float64"}
@@ -205,8 +205,8 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: BatchNorm(2).forward(np.ones((1, 2, 1))), "more than one value"),
     "one value for the statistics of a sample": (
         lambda: InstanceNorm(2).forward(np.ones((4, 2, 1))), "at least 2"),
-    "matrices_only of parameters": (
-        lambda: matrices_only(Linear(2, 2).params()), "give a Layer"),
+    "decay_only_matrices of parameters": (
+        lambda: decay_only_matrices(Linear(2, 2).params()), "give a Layer"),
 }
 
 

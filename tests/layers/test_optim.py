@@ -9,7 +9,15 @@ from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.optim import SGD, Adam, AdamW, NesterovSGD, RMSprop, clip_by_global_norm, matrices_only
+from npdl.optim import (
+    SGD,
+    Adam,
+    AdamW,
+    NesterovSGD,
+    RMSprop,
+    clip_by_global_norm,
+    decay_only_matrices,
+)
 from npdl.schedule import schedule
 
 
@@ -124,7 +132,7 @@ def test_steps_by_hand(make, first, gradients, values):
 
 def test_decay_acts_on_everything_unless_it_is_told():
     rates = {}
-    for prepare in (lambda model: None, matrices_only):
+    for prepare in (lambda model: None, decay_only_matrices):
         model = Pair()
         model.norm.bias.data[...] = 1.0
         prepare(model)
