@@ -94,7 +94,7 @@ def serve(connection, make_step):
                 count = connection.recv()
                 step()                  # the caches are full of another process's arrays
                 connection.send((time_steps(step, synchronize, count), peak_memory() / 2**20))
-        except EOFError:                # the parent has closed the connection
+        except (EOFError, ConnectionError):     # the parent has closed the connection
             pass
         except Exception as error:
             last = str(error).strip().splitlines()[-1:]

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
 from npdl.errors import InputError, check_gradient, check_shapes, describe, require_choice, shown
@@ -71,6 +73,7 @@ class SoftCrossEntropy(Layer):
 
     def forward(self, logits, q):
         check_shapes("loss", kinds="f", logits=(logits, "(..., V)"), q=(q, "(..., V)"))
+        q = q.astype(np.promote_types(q.dtype, logits.dtype))       # also a copy for backward
         log_p = log_softmax(logits)                                 # log_p (..., V)
         terms = q * xp.where(q == 0, 0, log_p)                      # 0 log 0 is 0
         nll = -terms.sum(-1)                                        # nll (...)
