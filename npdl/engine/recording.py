@@ -243,7 +243,8 @@ class Recorder:
             args, options = insert(arrays)
             return function(*args, **options)
         result = call(*(x.value for x in inputs))
-        if options.get("copy") is False or any(result is x.value for x in inputs[1:]):
+        others = inputs if function is np.nan_to_num else inputs[1:]
+        if any(result is x.value for x in others):
             raise Unsupported(f"{function_name(function)}() writes into an argument; name this "
                               "argument (out=), and leave out copy=False")
         if not isinstance(result, (tuple, list)):

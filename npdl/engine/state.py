@@ -4,7 +4,7 @@
     model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
     mirror.collect_assignments()                        # find what the step assigned to the copies
 
-While a step is recorded, no attribute of an original is assigned. So the originals never contain
+While a step is recorded, no new value is assigned to an original. So the originals never contain
 recorded arrays, also after an interrupt. The memory is shared: if the step writes into a parameter,
 it writes into the original.
 
@@ -32,7 +32,8 @@ class Mirror:
     """The copies of some objects, and the entries (attributes and items) of the originals.
 
     varying          {(id of a container, key)} of the numbers that a step changes; a container is
-                     a list, a dict, or the __dict__ of an object
+                     a list, a dict, or the __dict__ of an object. (id, key, np.ndarray) means that
+                     the step computes this number from arrays: it is then stored as an array
     counters         (container, key, Number) for each of these numbers
     assignments      (container, key, value) for each of these numbers that the step has assigned
     keeps_structure  True if a replay can repeat all assignments
@@ -81,6 +82,9 @@ class Mirror:
     def _copy_entries(self, container, copy):
         """Copy the entries of a list or a dict into `copy`."""
         originals = entries_of(container)
+        for key, value in originals.items():
+            if isinstance(value, np.generic) and (id(container), key, np.ndarray) in self.varying:
+                originals[key] = container[key] = np.array(value)       # a replay can write into it
         copies = {key: self._copy_entry(container, key, value)
                   for key, value in originals.items()}
         if isinstance(copy, dict):
@@ -127,7 +131,9 @@ class Mirror:
                     self.assignments.append((container, key, new))
                 elif not self._collect_moves(old, new, moves):
                     self.keeps_structure = False
-                    if isinstance(new, Number) or isinstance(old, (int, float)) and isinstance(
+                    if isinstance(new, np.ndarray):
+                        self.varying.add((id(container), key, np.ndarray))
+                    elif isinstance(new, Number) or isinstance(old, (int, float)) and isinstance(
                             new, (int, float)):
                         self.varying.add((id(container), key))
         moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]

@@ -78,7 +78,8 @@ class RecordedStep:
     def __init__(self, function, objects, target="auto", note=None):
         self.function, self.objects, self.note = function, objects, note or print_note
         self.target = make_target(target, self.note)
-        self.recordings, self.varying, self.why_not, self._diverged = [], set(), None, 0
+        self.recordings, self.varying, self.why_not = [], set(), None
+        self._diverged, self._unusable = 0, 0       # recordings after a Diverged; unusable in a row
 
     def __call__(self, *arguments):
         if self.why_not is not None:
@@ -100,12 +101,12 @@ class RecordedStep:
 
     def _record(self, key, arguments, diverged):
         """Run the step and record it. If it can't be recorded, run it without recording."""
-        if (diverged or not self.recordings) and self._diverged > MOST_RECORDINGS:
+        if diverged and self._diverged > MOST_RECORDINGS or self._unusable > MOST_RECORDINGS:
             self._stop_recording("the operations of the step depend on a value that changes from "
                                  "call to call")
             return self.run_plain(arguments)
         recorder = Recorder()
-        state = np.random.get_state()[1:3]
+        state = np.random.get_state()
         try:
             recording = Recording(self, key, recorder, arguments)
         except CompilerError:
@@ -115,16 +116,21 @@ class RecordedStep:
             recorder.roll_back()
             if isinstance(error, InputError) and not is_host():
                 raise               # a plain step on the GPU would not check the values
+            np.random.set_state(state)
             answer = self.run_plain(arguments)      # may raise the same error
             self._stop_recording(f"{type(error).__name__}: {error}{describe_location(error)}")
             return answer
-        if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
+        if not all(map(np.array_equal, state[1:3], np.random.get_state()[1:3])):
             self._stop_recording("it draws from NumPy's global random generator; give the step a "
                                  "generator as an argument")
         elif recording.lowered is not None:
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
-        self._diverged += diverged or recording.lowered is None
-        return self.run_plain(arguments) if recording.lowered is None else recording.answer
+        if recording.lowered is None:
+            self._unusable += 1
+            np.random.set_state(state)
+            return self.run_plain(arguments)
+        self._diverged, self._unusable = self._diverged + diverged, 0
+        return recording.answer
 
     def run_plain(self, arguments):
         """Run the function without recording."""
@@ -155,7 +161,7 @@ def move_arrays(nest, move):
 def describe_location(error):
     """Return " (file:line)" of the recorded code in which an error was raised, or ""."""
     places = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if not frame.filename.startswith(SKIPPED)]
+              if not frame.filename.startswith((*SKIPPED, map_nest.__code__.co_filename))]
     return f" ({places[-1].filename}:{places[-1].lineno})" if places else ""
 
 

@@ -512,3 +512,52 @@ def test_a_step_that_changes_the_length_of_a_list_runs_plainly(change, each, why
         assert len(owner.items) == 20 + i * each
         assert all(type(item) is np.ndarray for item in owner.items)
     assert why in capsys.readouterr().err
+
+
+def keep_mean(owner, x):
+    owner.mean = 0.9 * owner.mean + 0.1 * x.mean()
+
+
+def keep_random_numbers(owner, x):
+    owner.mask = np.random.rand(3)
+    owner.mean = owner.mask.sum()
+
+
+def keep_a_log(owner, x):
+    owner.count += 1
+    if owner.count % 3 == 0:
+        owner.items.append(owner.count)
+
+
+def reshape_without_copy(owner, x):
+    owner.mean = np.reshape(x, 3, copy=False) + 1
+
+
+@pytest.mark.parametrize("change", [
+    keep_mean, keep_random_numbers, keep_a_log, reshape_without_copy])
+def test_state_that_is_not_an_array_at_first(change):
+    """Only random numbers of NumPy's global generator need plain steps."""
+    owners = [Squares(lambda y: y) for _ in range(2)]
+    for owner in owners:
+        owner.mean, owner.count, owner.items = 0.0, 0, []
+
+    def function(owner, x):
+        change(owner, x)
+        return 2 * x + owner.mean
+    step = RecordedStep(function, (owners[1],), "numpy")
+    pairs = []
+    for side, call in enumerate((functools.partial(function, owners[0]), step)):
+        np.random.seed(3)
+        pairs.append([call(np.full(3, i + 0.5)) for i in range(40)])
+        assert owners[side].count in (0, 40)
+    np.testing.assert_array_equal(*pairs)
+    assert owners[0].items == owners[1].items
+    assert (step.why_not is None) == (change is not keep_random_numbers)
+
+
+def test_the_message_names_the_line_of_a_number_in_an_unusual_place(capsys):
+    owner = Squares(lambda y: y)
+    owner.steps = 1
+    step = RecordedStep(lambda owner, x: np.clip(x, 0, owner.steps), (owner,), "numpy")
+    np.testing.assert_array_equal(step(np.array([0.5, 3.0])), [0.5, 1.0])
+    assert re.search(r"a number that changes.*\(.*test_step.py:\d+\)", capsys.readouterr().err)
