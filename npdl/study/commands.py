@@ -28,7 +28,7 @@ def _add_target_options(parser):
 
 
 def parse_seconds(text):
-    """Return the number in a text; raise ArgumentTypeError if it is not a valid time limit."""
+    """Return the time limit in a text, in seconds; raise ArgumentTypeError if it is not valid."""
     if not SECONDS.holds(float(text)):
         raise ArgumentTypeError(f"{text} must be {SECONDS.words}")
     return float(text)
@@ -83,7 +83,7 @@ def add_step(parser):
 
 
 def run_step(options):
-    """Print all statements or write a page; return 0 if all gradients are right, else 1."""
+    """Print a layer's statements or write a page; return 0 if all gradients are right, else 1."""
     walk = _run_on_target(options, step)
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error

@@ -26,7 +26,7 @@ class TimeLimitExceeded(BaseException):
 
 @contextlib.contextmanager
 def add_note_on_timeout(note):
-    """Add the text note() to the exception if a time limit ends the block."""
+    """Add the text note() to the TimeLimitExceeded exception that ends the `with` block, if any."""
     try:
         yield
     except TimeLimitExceeded as error:
@@ -69,7 +69,7 @@ def is_student_file(filename):
 
 @contextlib.contextmanager
 def time_limit(seconds, advice="; give more time with --limit, or smaller shapes with --input"):
-    """Raise InputError if the block uses more than `seconds` of processor time.
+    """Raise InputError if the `with` block uses more than `seconds` of processor time.
 
     `advice` is the end of the error message. On Windows there is no limit.
     """
@@ -93,10 +93,10 @@ def time_limit(seconds, advice="; give more time with --limit, or smaller shapes
 
 
 def _raise_timeout(times, number, frame):
-    """Raise TimeLimitExceeded. This is a signal handler; `times` is an itertools.count.
+    """Raise TimeLimitExceeded. This signal handler counts its calls with `times`.
 
-    A bare `except:` may catch the exception, so it is raised again each second. The fourth time,
-    the process ends.
+    A bare `except:` may catch the exception. So the handler is called again each second, and the
+    fourth call ends the process.
     """
     frames = [*traceback.walk_stack(frame)][::-1]
     where = format_location(" (at {}: an endless loop?)", frames)
@@ -115,10 +115,11 @@ def describe_exception(error):
 
 
 def format_location(text, frames):
-    """Return where the student's code is running, such as " at mine.py:12", or "".
+    """Return where the student's code is running, such as " at mine.py:12".
 
     text    the format of the result, such as " at {}"
-    frames  pairs (frame, line number), the innermost last; the last one in a student's file is used
+    frames  pairs (frame, line number), the innermost last; the last one in a student's file is
+            used. The result is "" if there is none.
     """
     found = ""
     for frame, number in frames:

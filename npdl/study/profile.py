@@ -73,7 +73,7 @@ def format_page(lines, title):
 
 
 def _format_row(number, code, line, total):
-    """Return the HTML row of a source line with its costs; `total` is the time of all lines."""
+    """Return the HTML row of a source line. `line` has its costs; `total` is the time of all."""
     end = f"<td>{number}<td>{html.escape(code)}</tr>"
     if line is None:
         return f"<tr>{4 * '<td>'}{end}"
@@ -83,9 +83,10 @@ def _format_row(number, code, line, total):
 
 
 def record_step(options):
-    """Run a step of the model or layer that the options name; return its RecordedStep.
+    """Run a step of the model or layer that the options name; return the RecordedStep.
 
-    For a model, the step is a training step with AdamW; for a layer, it is forward and backward.
+    A RecordedStep (npdl.engine) has the operations that the step runs. For a model, the step is a
+    training step with AdamW; for a layer, it is forward and backward.
     """
     cls, rng = find_npdl_class(options.name), stream(0, 5)
     taken = inspect.signature(cls).parameters

@@ -75,11 +75,11 @@ def shift_values(nested):
 
 
 def match_gradients(returned, floats):
-    """Return the gradients that backward returned as a tuple with one entry for each input.
+    """Return a tuple with one gradient for each input, made of the value that backward returned.
 
-    returned  the value that backward returned: a gradient, a tuple or a list
-    floats    a list with True for each input that has float arrays; if backward leaves out the
-              gradients of all other inputs, None takes their place
+    returned  this value: a gradient, a tuple or a list
+    floats    a list with True for each input that has float arrays. Backward may leave out the
+              gradients of all other inputs; the tuple then has None in their place.
     """
     if isinstance(returned, list) and len(floats) > 1:
         returned = tuple(returned)
@@ -91,14 +91,15 @@ def match_gradients(returned, floats):
 
 
 def draw_upstream(nested, rng):
-    """Return random upstream gradients, nested as the outputs are; None for integer outputs."""
+    """Return random upstream gradients for nested outputs, nested alike; None for integers."""
     return map_leaves(nested, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 
 def select_paths(nested, used, zeros=False, path=""):
     """Return a copy of a nested structure in which only the arrays at the paths in `used` remain.
 
-    Other arrays become None, or zeros if `zeros` is True. A path is "1.W" (see `leaves`).
+    Other arrays become None, or zeros if `zeros` is True. A path is a text such as "1.W" (see
+    `leaves`); `path` is that of `nested` itself.
     """
     if not is_nested(nested):
         unused = np.zeros_like(nested) if zeros and nested is not None else None
@@ -109,7 +110,7 @@ def select_paths(nested, used, zeros=False, path=""):
 
 @contextlib.contextmanager
 def restore_values(params, inputs):
-    """Restore the values of Params and inputs at the end of the block."""
+    """Restore the values of Params and inputs at the end of the `with` block."""
     params, found = [(param, param.data) for param in params], []
     map_leaves(inputs, found.append)
     arrays = [*(data for _, data in params), *(x for x in found if isinstance(x, np.ndarray))]

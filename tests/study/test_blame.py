@@ -285,7 +285,7 @@ def test_other_inputs_are_tried_where_the_given_ones_show_nothing():
             return np.where(cache.x > 0, dy, 0.2 * dy)
 
     report = blame(OneSide(), np.abs(X) + 0.1)
-    assert not report.right and "but not for the float inputs times -1" in report.notes[0]
+    assert not report.right and "but not with the float inputs times -1" in report.notes[0]
     assert report.fix == "return np.where(cache.x > 0, dy, 0.1 * dy)"
 
 

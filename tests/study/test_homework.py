@@ -72,7 +72,7 @@ def test_handout_shows_forward_and_hides_the_answer():
     assert "# Return dq, dk, dv." in text
     assert "# You may use npdl.functions.softmax_backward." in text
     cell = Exercise("LSTMCell").format_file()
-    assert "# Return dx, dstate (nested like the state; before the step)." in cell
+    assert "# Return dx, dstate (the gradient of the state before the step, nested like" in cell
 
 
 @pytest.mark.parametrize("right, wrong, lost", [

@@ -105,7 +105,7 @@ def _blame_no_fault(checked, other_inputs, budget):
     """Return the Blame for a Verdict (the result of gradcheck) without a wrong gradient.
 
     The answer is that the layer is correct, that it could not be checked, or that a gradient is
-    wrong for other inputs. These are tried if `other_inputs` is True, within the budget.
+    wrong for other inputs. Other inputs are tried if `other_inputs` is True, within the budget.
     """
     rows = checked.rows
     if checked.questions:
@@ -150,7 +150,8 @@ def _blame_question(checked):
 def _find_return_line(subject):
     """Return the last return statement of backward, a Statement.
 
-    If backward has no return, this is its last statement. Without its source, it is None.
+    If backward has no return, the result is its last statement. If the source of backward is not
+    found, the result is None.
     """
     code = getattr(get_original(subject.layer).backward, "__code__", None)
     watched = code and describe_function(code)
@@ -216,7 +217,8 @@ def _blame_part(whole, runs):
                     wrong = {row.name for row in check_gradients(whole.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
-                note = f"{name} is incorrect when it is checked alone, with inputs of its last call"
+                note = (f"{name} is incorrect when it is checked alone, with the inputs of its "
+                        "last call")
                 remains = [REMAINS] * bool(wrong and REMAINS not in report.notes)
                 return replace(report, rows=whole.rows, notes=[note, *report.notes, *remains])
     return None

@@ -83,7 +83,10 @@ def make_expression_edits(expression, vocabulary):
 
 
 def _make_part_edits(node, parent, is_index, is_whole, vocabulary):
-    """Yield the edits of the part `node` of an expression; `new` may also be a syntax node."""
+    """Yield edits (rank, kind, new) of the part `node` of an expression.
+
+    `new` is source or a syntax node. `is_whole` is True if the part is the whole expression.
+    """
     text, word = ast.unparse(node), getattr(node, "attr", "")
     if isinstance(node, (ast.Starred, ast.Slice, ast.keyword)) or isinstance(
             parent, ast.Starred) or text in ("np", "xp", "self", "numpy") or isinstance(

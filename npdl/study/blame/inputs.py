@@ -81,16 +81,16 @@ def make_validation_checks(check):
 def make_other_inputs(subject):
     """Yield other inputs on which to check a Subject, as tuples (words, inputs, draw).
 
-    words   a sentence, such as "all gradients are correct .., but not for other parameters"
+    words   a sentence, such as "all gradients are correct .., but not with other parameters"
     inputs  the arguments of forward
     draw    a number to add to the seed of the random parameters; 0 gives the same parameters
     """
-    given = "all gradients are correct for the given inputs, but not for "
+    given = "all gradients are correct for the given inputs, but not with "
     if subject.params:
         yield f"{given}other parameters", subject.inputs, 1
-    changes = {"a repeated id, or another mask": _change_last_entry}
+    changes = {"a repeated id or another mask": _change_last_entry}
     if not isinstance(get_original(subject.layer), FunctionPair):
-        changes["a second row"] = functools.partial(_double_axis, axis=0)
+        changes["a second row of the inputs"] = functools.partial(_double_axis, axis=0)
         changes["a second time step"] = functools.partial(_double_axis, axis=1)
     for factor in FACTORS:
         changes[f"the float inputs times {factor:g}"] = lambda a, by=factor: (

@@ -33,9 +33,12 @@ from npdl.study.trace.syntax import is_pass_through
 MAX_ENTRIES = 400       # statements with more entries are not perturbed; a larger number is slower,
                         # but leaves fewer statements unknown
 
-# The status of a statement, most suspicious first. Its values are the gradient of no variable of
-# forward; don't depend on the upstream gradient; are the gradient of some variable of forward; are
-# only passed on, as in `return dx`; or are correct, or no gradients.
+# The status of a statement, most suspicious first:
+#     UNMATCHED  its values are the gradient of no variable of forward
+#     CONSTANT   its values don't depend on the upstream gradient
+#     MATCHED    its values are the gradient of some variable of forward
+#     PASSED     it only passes values on, as in `return dx`
+#     CORRECT    its values are correct, or are no gradients
 UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT = range(5)
 
 
@@ -58,8 +61,8 @@ class Candidate:
     gradient_of: str = ""       # the variable of forward whose gradient it should compute
     constant: set = field(default_factory=set)      # the keys of values that don't depend on the
                                                     # upstream gradient
-    free: object = None         # columns as in J for a second mistake, to be corrected as well;
-                                # without one, it has no columns
+    free: object = None         # columns as in J for a second mistake, which is corrected as well;
+                                # no columns if there is only one mistake
     rest: str = ""              # a sentence on this second mistake
 
     @property

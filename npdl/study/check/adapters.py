@@ -114,7 +114,7 @@ class Adapter(Layer):
     num_upstreams  the number of upstream gradients that backward takes
     is_loss        True if backward may be called without an upstream gradient, which is then 1
     candidates     {path: ParameterCandidate} of the object
-    parameters     {path: Param}: all Params, and the arrays at the paths in `learned`
+    parameters     {path: Param}: all Params, and the arrays at the paths in the argument `learned`
     missing        the paths of the parameters for which backward has left no gradient
 
     Each forward runs on a new copy of the object, so a run can't change the next one. The cache is
@@ -203,7 +203,7 @@ class Adapter(Layer):
     def find_parameters(self, dout, cache):
         """Run backward; return an Adapter whose parameters are the arrays that have a gradient now.
 
-        If backward raises an exception, every array that forward doesn't set is a parameter.
+        If backward raises an exception, every array that forward doesn't set counts as one.
         """
         try:
             self.backward(dout, cache)

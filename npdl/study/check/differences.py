@@ -4,7 +4,7 @@ A `Direction` is a function f of a step along one direction, usually along one e
 For a step h the function is evaluated at -2h, -h, h and 2h. With f(0) these values give
 
     the derivative      (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, with an error of O(h^4)
-    the scale           the sum of the magnitudes of the terms of the derivative
+    the scale           the sum of the magnitudes of the derivatives of all output entries
     the bend            the difference of the derivatives from the left and from the right, which is
                         O(h^3) for a smooth function and O(1) at a kink
     the noise           the largest possible effect of rounding
@@ -127,7 +127,7 @@ def _explain_failure(known, uncertainty):
     if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
         return ("the derivatives from the left and from the right differ by "
                 f"{fine[-1][2]:.2g} (a kink)")
-    return (f"the derivatives of two step sizes differ by {uncertainty:.1g}: the derivative "
+    return (f"the derivatives with two step sizes differ by {uncertainty:.1g}: the derivative "
             "changes abruptly here, or rounding hides it")
 
 
@@ -138,9 +138,10 @@ def choose_tolerance(outputs):
 
 
 def estimate_derivative(h, weight, middle, a, b, c, d):
-    """Estimate the derivative of one output from its values at h, -h, 2h and -2h.
+    """Estimate the derivative of one output from its values at h, -h, 2h and -2h (a, b, c, d).
 
-    Returns (derivative, scale, bend, noise); the module's docstring defines these numbers.
+    `weight` is the upstream gradient, and `middle` is the output at 0. Returns (derivative, scale,
+    bend, noise); the module's docstring defines these numbers.
     """
     weight, middle = np.asarray(weight), np.asarray(middle)
     slope = weight * (8 * (a - b) - (c - d)) / (12 * h)

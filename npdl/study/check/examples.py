@@ -52,8 +52,8 @@ def on(*inputs, **options):
 def part(cls, *args, **keywords):
     """Specify the layer cls(*args, **keywords), which may be an argument of another constructor.
 
-    The result is a function build(rng, **others). `others` are more arguments. Arguments that are
-    functions are called with rng, also in lists, and the results are used instead.
+    The result is a function build(rng, **others). `others` are more arguments. If an argument, or
+    an item of a list, is a function, then the result of function(rng) is used in its place.
     """
     def draw(rng, arg):
         return [draw(rng, one) for one in arg] if isinstance(arg, list) else \
@@ -83,7 +83,7 @@ def draw_input(rng, given):
 
 
 def ids(high, *shape):
-    """Specify random ids below `high`. The first is 1, the id for `ignored` and `padding_id`."""
+    """Specify random ids below `high`. The first is 1, the value of `ignored` and `padding_id`."""
     def draw(rng):
         found = rng.integers(0, high, shape)
         found.flat[0] = min(1, high - 1)

@@ -6,8 +6,9 @@
 
 Parameters are random, gains and biases too: with special values a wrong backward can look right (a
 gain of 1 hides a missing multiplication). The gradients of every parameter, float input and initial
-state are compared, for random upstream gradients of all outputs and of each output alone. Gradients
-start from random values, so a backward that overwrites instead of adding is found.
+state are compared, for random upstream gradients of all outputs and of each output alone. Each
+param.grad is filled with random numbers before backward runs, so a backward that overwrites them
+instead of adding is found.
 """
 
 from npdl.backend import is_host

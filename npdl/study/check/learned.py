@@ -7,7 +7,7 @@
     self.W.data              self.W.grad
 
 Each attribute of an object and of its parts has a dotted path, such as "W", "params.0" or
-"layers.1.params.W". Upper and lower case are distinguished only if both occur.
+"layers.1.params.W". Upper and lower case are distinguished only if both spellings occur.
 """
 
 import copy
@@ -123,7 +123,8 @@ def copy_object(owner, copies=None):
 def copy_equal_attributes(before, once, twice):
     """Copy attributes that are equal in `once` and `twice` into `before`; return `before`.
 
-    The same is done for the parts of these objects.
+    These are three copies of one object: before forward ran, and after it ran once and twice. Their
+    parts are treated in the same way.
     """
     attributes, second = vars(before), vars(twice)
     for name, value in vars(once).items():

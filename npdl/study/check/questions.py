@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl.core import walk
 from npdl.study.check.adapters import Adapter
-from npdl.study.check.learned import find_parameter_candidates
+from npdl.study.check.learned import find_parameter_candidates, list_gradient_paths
 from npdl.study.containment import is_npdl_class
 from npdl.study.trees import copy_tree, is_equal, restore_values
 
@@ -34,11 +34,11 @@ def find_questions(subject, missing):
         found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
                      "the inputs, and npdl can't tell which gradient this is. Set the gradients of "
                      "parameters as self.dW, or add them to Params: self.W.grad += dW")
-    how = "set its gradient as self.dW" if isinstance(
-        subject.layer, Adapter) else "make it a Param"
+    is_adapter = isinstance(subject.layer, Adapter)
     return excused, found + [
-        f"{path} {array.shape}: forward reads this array, and no gradient of it was found; {how}, "
-        f"or declare it a constant: self.{path}.setflags(write=False)"
+        f"{path} {array.shape}: forward reads this array, and no gradient of it was found; "
+        + (f"set its gradient as self.{list_gradient_paths(path)[0]}, " if is_adapter else
+           "make it a Param, ") + f"or declare it a constant: self.{path}.setflags(write=False)"
         for path, array in find_arrays_without_gradient(subject, missing).items()
         if is_read(subject, array)]
 

@@ -4,7 +4,7 @@ A sample is a tuple (layer, inputs, options), with which layer.forward(*inputs, 
 user's own class has a classmethod `sample()`, which returns a layer, followed by the inputs. The
 list examples.EXAMPLES[name] has the samples of npdl's classes: a first sample, one with other
 sizes, and one with sizes of 1. There is another sample for each option of the layer. A user's class
-without `sample()` uses the samples of npdl's class with its name, or of its base class.
+without `sample()` uses the samples of npdl's class with the same name, or of its base class.
 """
 
 import functools
@@ -23,7 +23,7 @@ from npdl.study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, TOGETHER, VA
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import as_tuple, cast_tree
 
-ROW = "a sample", "another", "sizes of 1"
+ROW = "a sample", "another", "sizes of 1"       # the names of the three examples of a class
 
 
 @functools.cache

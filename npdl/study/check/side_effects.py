@@ -9,10 +9,12 @@ import contextlib
 import numpy as np
 
 from npdl.study.check.adapters import Adapter
+from npdl.study.containment import format_exception
 from npdl.study.relative_error import relative_error
 from npdl.study.trees import copy_tree, is_equal, restore_values, shift_values
 
-CLOSE = 1e-9                    # allowed error, relative to the layer's largest gradient entry or 1
+CLOSE = 1e-9                    # allowed error, relative to the layer's largest gradient entry, or
+                                # to 1 if that is larger
 
 
 @np.errstate(all="ignore")
@@ -52,7 +54,7 @@ def _find_change(subject, dout, cache, expected, when):
     try:
         found = subject.backward(copy_tree(dout), cache)
     except Exception as error:
-        return [f"backward raises {type(error).__name__}: {error} when {when}"]
+        return [f"backward raises an exception ({format_exception(error)}) when {when}"]
     known = {name: array for name, array in expected.items() if array is not None}
     largest = max([1.0, *(np.abs(array).max(initial=0) for array in known.values())])
     wrong = [name for name, array in known.items()

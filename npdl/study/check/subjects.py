@@ -37,7 +37,7 @@ class Subject:
     dout    random upstream gradients, nested as the outputs are
     paths   a tuple of the paths of the output arrays; "1.0" is the first array in the second output
     uses    a list of tuples of paths; for each tuple, backward is checked once, with upstream
-            gradients at its paths
+            gradients for the outputs at these paths
     notes   sentences on the outputs whose gradients are not compared
     ambiguous      descriptions of returned gradients that belong to no input
     returned_none  the names of the inputs for which backward returned None
@@ -48,7 +48,7 @@ class Subject:
     def __init__(self, layer, inputs, options=None, seed=0, keep_params=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
-        self.count, self.notes = None, []       # count: backward takes so many gradients
+        self.count, self.notes = None, []       # count: see _choose_outputs
         self.inputs, self.options = cast_tree(tuple(inputs), "float64"), options or {}
         self.names = get_forward_arguments(layer)
         named = self._input_arrays = dict(self._name_inputs(leaves(self.inputs)))
@@ -119,8 +119,8 @@ class Subject:
                                 or self._takes_only_first_gradient(outputs)):
             self.count = count
             first = "the first" + f" {count}" * (count > 1)
-            self.notes = [f"forward returns {several} outputs and backward takes the gradient "
-                          f"of {first}, so those of the other outputs are not compared"]
+            self.notes = [f"forward returns {several} outputs, but backward takes the gradient "
+                          f"of {first} only, so the other outputs are not checked"]
 
     def _takes_only_first_gradient(self, outputs):
         """Return True if backward takes only the gradient of the first output.
@@ -215,12 +215,12 @@ class Subject:
         self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
-        return dict(self._name_inputs(leaves(tuple(map(reshape_like, gradients, self.inputs)))))
+        return dict(self._name_inputs(leaves(tuple(map(nest_like, gradients, self.inputs)))))
 
     def _name_inputs(self, pairs):
         """Yield (name, array) for pairs (path, array); the path "1.0" may become "input state.0".
 
-        The first number of a path is replaced by the name of this argument of forward.
+        The first number of a path is the number of an argument of forward; its name replaces it.
         """
         for path, array in pairs:
             first, dot, rest = path.partition(".")
@@ -245,7 +245,7 @@ class Subject:
 
     @contextlib.contextmanager
     def _reset_generators(self):
-        """Reset the random generators to their first states in the block, then restore them."""
+        """Reset random generators to their first states in the `with` block, then restore them."""
         before = [one.state for one, _ in self._generators]
         for one, state in self._generators:
             one.state = state
@@ -262,7 +262,7 @@ def ones_like(outputs):
 
 
 def subtract_gradients(after, before):
-    """Return after - before. If the shapes differ, return `after`, or None if it is no array."""
+    """Return after - before; `after` alone if the shapes differ, and None if it is no array."""
     found = to_float_array(after)
     return found - before if found is not None and found.shape == before.shape else found
 
@@ -273,14 +273,14 @@ def to_float_array(value):
         return np.asarray(value, float)
 
 
-def reshape_like(gradient, value):
-    """Return the gradient of the input `value`, as an array or nested as this input is."""
+def nest_like(gradient, value):
+    """Return the gradient of the input `value`, nested as this input is; None if it can't be."""
     if isinstance(value, np.ndarray) and gradient is not None:
         return to_float_array(gradient)
     if not isinstance(value, (tuple, list)) or gradient is None:
         return gradient
     is_alike = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
-    return rebuild(value, list(map(reshape_like, gradient, value))) if is_alike else None
+    return rebuild(value, list(map(nest_like, gradient, value))) if is_alike else None
 
 
 def randomise(layer, rng, scale=0.5):

@@ -5,8 +5,8 @@ of all outputs, of each output alone, and of each pair of outputs.
 
 An entry of a gradient is right if it is close to the numerical derivative. The allowed error is
 LIMIT times the scale of the derivative (npdl.study.check.differences), plus an allowance for
-rounding. The entry is wrong if its error is larger than that, and larger than the uncertainty of
-the numerical derivative. Otherwise it is inconclusive.
+rounding. The entry is wrong if its error is larger than the allowed error and the uncertainty of
+the numerical derivative. Otherwise the entry is inconclusive.
 """
 
 import functools
@@ -22,7 +22,7 @@ from npdl.study.check.questions import find_questions
 from npdl.study.trees import leaves
 
 FEW, MANY = 200, 400            # if an array has more than MANY entries, only FEW are compared, and
-DIRECTIONS = 2                  # the derivatives along so many random directions
+DIRECTIONS = 2                  # the derivatives along this number of random directions
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Row:
             return f"{'inf':>9}  {self.reason}" if self.kind == "shape" else self.reason
         if not self.points and self.right is None:
             return self.inconclusive_text
-        used = f", with the gradient of output {self.used} alone"
+        used = f", with an upstream gradient of output {self.used} only"
         unknown = f"; {self.inconclusive_text}"
         return (f"{self.error:9.1e}  {list(map(int, self.index))}: computed {self.computed:.9g}, "
                 f"numerical {self.numerical:.9g}" + used * bool(self.used and self.right is False)
@@ -88,7 +88,7 @@ class Verdict:
     check      the Check, which holds the numerical gradients
     rows       one Row for each gradient
     notes      sentences that are printed at the end
-    questions  questions to the author, about arrays that may be parameters or constants
+    questions  questions to the layer's author, about arrays that may be parameters or constants
     faults     sentences about errors that no Row shows, such as side effects
     used       the paths of the outputs that had an upstream gradient when backward was wrong for
                the first time, or None if backward is right
@@ -111,7 +111,7 @@ class Verdict:
     def right(self):
         """Return True if all gradients are right, and False if there is a wrong one or a fault.
 
-        None means that none is wrong, but that one is inconclusive, or that there is a question.
+        Return None if no gradient is wrong, but one is inconclusive or there is a question.
         """
         if self.faults or any(row.right is False for row in self.rows):
             return False
@@ -176,7 +176,7 @@ class Check:
         """Compare the gradients for all outputs together, for each output and for each pair.
 
         Returns the Verdict. The check stops as soon as a gradient is wrong. If no gradient is
-        wrong, the Verdict has the least certain of the comparisons of each gradient.
+        wrong, the Verdict has the least certain comparison of each gradient.
         """
         found = {}
         for used in self.subject.uses:
@@ -243,7 +243,10 @@ class Check:
         return row
 
     def _compare_entries(self, row, gradient, columns, largest, known):
-        """Compare a gradient with its numerical derivatives; set the fields of the Row."""
+        """Compare a gradient with its numerical derivatives; set the fields of the Row.
+
+        `columns`, `largest` and `known` are the result of _compute_derivatives.
+        """
         worst, known = -1.0, known[row.name]
         for i, (point, direction) in enumerate(self.directions[row.name]):
             is_entry = isinstance(point, tuple)             # otherwise, it is a direction
@@ -263,7 +266,10 @@ class Check:
         row.right = False if worst > 1 else None if row.unknown else True
 
     def compute_derivative(self, at, used):
-        """Differentiate the weighted sum of the outputs at(t) at t = 0; return the Derivative."""
+        """Differentiate the weighted sum of the outputs at(t) at t = 0; return the Derivative.
+
+        Only the outputs at the paths `used` are summed.
+        """
         columns, largest, _ = self._find_derivatives(used)
         direction = Direction(at, self.base, self.weights)
         return direction.compute_derivative(columns, largest, is_quick=True)

@@ -3,8 +3,8 @@
     commands      the commands `python -m npdl homework` and `python -m npdl homework grade`
     exercise      makes an exercise from a layer: a class with a blank backward
     handout       writes a folder with exercises, tests and a README
-    home          the tests in this folder
-    answers       runs layers on the grader's questions, and awards points
+    home          tests a student's layer in this folder
+    answers       runs layers on test cases, and awards points
     grading       grades submissions, and finds equal code
     submissions   finds the files of students
     sandbox       runs a student's file in a process with limits

@@ -1,7 +1,8 @@
 """Run layers on test cases, and award points for the gradients that they compute.
 
-A test case is called a question, and the arrays are its answers. npdl's own layer runs in the
-grader's process. A student's class runs in a separate process (child), or in the tests at home.
+A test case is called a question. The arrays that a layer computes for it are the answers. npdl's
+own layer runs in the grader's process. A student's class runs in a separate process (`child`), or
+in the tests at home (`home`).
 """
 
 import codecs

@@ -35,9 +35,9 @@ def add_arguments(parser):
     set_description(grade, GRADE)
     grade.add_argument("folder", metavar="FOLDER", nargs="?",
                        help="a folder with a folder or a zip for each student, or with the files "
-                       "that Canvas names by student")
+                       "of a Canvas download")
     grade.add_argument("--homework", required=True, metavar="DIR",
-                       help="the homework folder that the students have")
+                       help="the homework folder that you gave to the students")
     grade.add_argument("--out", metavar="DIR", dest="grades",
                        help="a new or empty folder for grades.csv and feedback")
     service = grade.add_mutually_exclusive_group()

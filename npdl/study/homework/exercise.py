@@ -89,7 +89,7 @@ def _find_forward_name(name):
 
 
 def copy_method(method):
-    """Return the source of a method of npdl for a subclass: `super` gets its arguments."""
+    """Return a method's source for a subclass, with `super(Class, self)` in place of `super()`."""
     owner = method.__qualname__.partition(".")[0]       # the class that `super` belongs to
     return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
 
@@ -114,7 +114,8 @@ def _make_hints(exercise):
                 if any(leaves(value))]
     argument = list(inspect.signature(exercise.cls.backward).parameters)[1]
     if argument in returned:            # the states before and after a step have the same name
-        returned[returned.index(argument)] += " (nested like the state; before the step)"
+        returned[returned.index(argument)] += \
+            " (the gradient of the state before the step, nested like this state)"
     own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
     parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
     usable = _find_called_backwards(exercise.functions or exercise.blanks)
@@ -132,9 +133,10 @@ def _find_called_backwards(functions):
 
 
 def _format_imports(cls, given, shown):
-    """Return the import statements of a file, which has a subclass of `cls`, as text.
+    """Return the import statements of a student's file, which has a subclass of `cls`, as text.
 
-    The file contains npdl's methods `given`, and its functions `shown`, which are not imported.
+    The file contains the source of npdl's methods `given` and functions `shown`, so the functions
+    are not imported.
     """
     names = {}                                          # {module: names that are used}
     for function in given + shown:

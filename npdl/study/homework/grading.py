@@ -25,7 +25,7 @@ from npdl.study.homework.sandbox import NotGraded, run_student
 from npdl.study.homework.submissions import list_submissions, read_file
 
 SEED = 1                                            # seed of the questions; it is 0 at home
-FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # a spreadsheet would run such a cell
+FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # the start of a cell that a spreadsheet runs
 SHORTEST = 150          # code with fewer characters is not compared: short code is often equal
 
 
@@ -138,9 +138,9 @@ def _normalise_function(function):
 
 
 def find_copies(graded):
-    """Find equal code; return {submission: text} for `graded`, {submission: {exercise: Grade}}.
+    """Return {submission: text}, which lists others with equal code: "ada (Linear); ben (Tanh)".
 
-    The text lists other submissions with equal code, such as "ada (Linear); ben (Tanh)".
+    graded  {submission: {exercise: Grade}}
     """
     return {name: "; ".join(f"{other} ({exercise})" for exercise, grade in own.items() if grade.code
                             for other, theirs in graded.items()
@@ -184,7 +184,7 @@ def grade_class(folder, grader, out):
             graded[name] = grades
             file = name.encode()[:200].decode(errors="ignore")      # the limit of file systems
             write_text(out / "feedback" / f"{file}.txt", format_feedback(name, grades))
-            # Excel needs the first character
+            # Excel reads UTF-8 only if the file begins with this character
             write_text(out / "grades.csv", "\ufeff" + format_csv(graded, references))
             print(f"{name}: {total_grade(grades)}", flush=True)
     return graded

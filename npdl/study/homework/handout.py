@@ -18,7 +18,7 @@ LAYERS = ("Tanh", "Linear", "Embedding", "RNNCell", "Softmax", "CrossEntropy", "
 RECORD = "homework.json"
 TEMPLATES = Path(__file__).with_name("templates")
 HELPS = """- `python -m npdl blame {file}:{first}` finds the line that is most likely wrong.
-- `python -m npdl step {first}` shows npdl's own solution, for afterwards.
+- `python -m npdl step {first}` shows npdl's own solution; run it when you are done.
 """
 
 

@@ -77,7 +77,10 @@ def plot_alignment(run, title, text=None):
 
 
 def _draw_maps(A, rows, columns, title, note, inches=0.19):
-    """Return a Figure of the weights A (L, H, R, S), with the tokens of the rows and columns."""
+    """Return a Figure of the weights A (L, H, R, S), with the tokens of the rows and columns.
+
+    `inches` is the width of a column and the height of a row.
+    """
     L, H, R, S = A.shape
     width, height = max(1.9, inches * S), max(1.9, inches * R)
     size = 9 if S <= 10 or inches > 0.2 else 6.5

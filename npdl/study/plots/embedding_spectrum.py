@@ -31,7 +31,7 @@ def fourier_spectrum(table):
     """
     power = np.square(np.abs(np.fft.rfft(table - table.mean(0), axis=0))).sum(1)
     if len(table) % 2 == 0:
-        power[-1] /= 2                          # each other frequency counts for k and p - k
+        power[-1] /= 2                          # every other frequency counts for k and p - k
     return power[1:] / power[1:].sum()
 
 

@@ -68,6 +68,6 @@ def _plot_model(options):
     if options.what == "attention":
         return plot_attention(loaded, title, options.text)
     if loaded.config.translates:
-        raise InputError(f"{options.runs[0]} holds a translation model, which has no plot "
-                         f"{options.what}; use the plots attention and curves")
+        raise InputError(f"{options.runs[0]} holds a translation model, of which npdl can "
+                         f"draw the plots attention and curves, but not {options.what}")
     return (plot_flow if options.what == "flow" else plot_embeddings)(loaded, title)

@@ -40,7 +40,7 @@ class Call:
     pairs: list = field(default_factory=list)       # of a backward: the calls of its forward
     ran: Counter = field(default_factory=Counter)   # {Statement: how often it has run}
     step: "Step | None" = None          # of the statement that runs
-    held: set = field(default_factory=set)      # ids of the arrays in local variables before it
+    held: set = field(default_factory=set)      # ids of arrays in local variables before `step`
 
     @property
     def name(self):
@@ -198,7 +198,7 @@ class Recorder(Watch):
                 call.step.reads[name] = shown
 
     def end_step(self, line, call, value, frame):
-        """Add a Step for a Statement that has run; `value` is what a return statement returned."""
+        """Add a Step for a Statement that has run; `value` is that of a return statement."""
         step = self._add_step(call, line, frame)
         binds, changes = find_writes(line.node)
         call.returned = value                           # the last value is that of a return

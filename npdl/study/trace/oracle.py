@@ -16,7 +16,8 @@ from npdl.backend import stream
 
 CLOSE = 1e-7                    # allowed relative error of an inner product; with a larger number,
                                 # wrong values pass as right
-LEAST = 1e-3                    # added to the size of a product, so tiny values have small errors
+LEAST = 1e-3                    # added to the size that divides an error, so that tiny values have
+                                # small errors
 KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
@@ -48,6 +49,7 @@ def guess_variables(name):
 class Oracle:
     """Compares arrays with the true gradients of all values that forward computes.
 
+    runs         a Runs, which runs the layer again with changed values
     values       {key: array} of these values; a key is (number, occurrence), so (7, 1) is the value
                  that expression 7 has when it runs for the second time
     expressions  the list of Expressions; the number in a key is an index of this list
@@ -115,7 +117,10 @@ class Oracle:
 
 
 def is_similar_shape(one, two):
-    """Return True if two shapes are equal after removing axes of length 1 and merging axes."""
+    """Return True if two shapes are equal, apart from axes of length 1 and merged leading axes.
+
+    For example, (2, 4, 3) is similar to (8, 3).
+    """
     one, two = [n for n in one if n != 1], [n for n in two if n != 1]
     return one == two or bool(one and two) and one[-1] == two[-1] and np.prod(one) == np.prod(
         two) and min(len(one), len(two)) <= 2

@@ -85,10 +85,11 @@ class Runs:
 
     @contextlib.contextmanager
     def _watch_block(self, what, options):
-        """Watch the values in the block, and subtract the cost of the block from the budget.
+        """Watch the values in the `with` block, and subtract its cost from the budget.
 
-        `what` is "forward" or "backward". The cost is the number of values that the first block
-        with the same `what` has computed.
+        what     "forward" or "backward"; the cost is the number of values that the first block with
+                 the same `what` has computed
+        options  the options of Watch.start
         """
         before = self.watch.work
         try:
@@ -120,7 +121,7 @@ class Runs:
             found[name], float) for name, array in self.arrays.items()}
 
     def set_truth(self, wrong):
-        """Set `truth`: numerical gradients for the names in `wrong`, backward's for all others."""
+        """Set `truth`: numerical gradients for names in `wrong`, computed ones for all others."""
         self.truth = self.compute_gradients() | {
             name: self.check.numerical_gradient(name, self.used) for name in wrong}
 
@@ -129,7 +130,7 @@ class Runs:
         return {name for name, true in self.truth.items() if not _is_right(gradients[name], true)}
 
     def is_correctable(self, gradients, free):
-        """Return True if a linear combination of the columns of `free` corrects all gradients.
+        """Return True if adding a linear combination of `free`'s columns corrects all gradients.
 
         gradients  {name: gradient}
         free       a matrix; each column is a change of all entries of all gradients
@@ -138,7 +139,7 @@ class Runs:
         return is_shaped and solve_linear(free, self.compute_residual(gradients))[2]
 
     def make_gradient_mask(self, names):
-        """Return a mask for compute_residual(), True at the entries of the named gradients."""
+        """Return a mask for the vector of compute_residual(), True at the named gradients."""
         return np.concatenate([np.full(true.size, name in names)
                                for name, true in self.truth.items()])
 
@@ -170,5 +171,5 @@ def _is_right(value, true):
 
 
 def run_forward_backward(subject, dout):
-    """Run the forward and the backward of a Subject."""
+    """Run a Subject (a layer with inputs): forward, and backward with the upstream gradient."""
     subject.layer.backward(copy_tree(dout), subject.run()[1])

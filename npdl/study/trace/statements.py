@@ -21,7 +21,8 @@ class Statement:
     function     the WatchedFunction that contains it
     node         its syntax node
     loops        the syntax nodes of the loops around it
-    expressions  indices in Watch.expressions of values that it assigns, returns or passes to a call
+    expressions  the expressions that it assigns, returns or passes to a call, as indices of
+                 Watch.expressions
     first_line   the line number at which the statement begins
     last_line    the line number at which it ends; for a loop or a branch, the end of its header
     is_return    True for a return statement

@@ -130,7 +130,10 @@ class Rewrite(ast.NodeTransformer):
         return node
 
     def make_hook_call(self, node, root=False, names=()):
-        """Return the syntax tree of hook(n, node), where n is the number of a new Expression."""
+        """Return the syntax tree of hook(n, node), where n is the number of a new Expression.
+
+        `root` and `names` are attributes of this Expression.
+        """
         number, original = len(self.watch.expressions), self.originals.get(node, node)
         self.watch.expressions.append(Expression(original, self.line, self.function, root, names))
         if root and self.line is not None:
@@ -253,7 +256,7 @@ class Watch:
 
 @contextlib.contextmanager
 def run_profiled(called):
-    """Call called(frame, event, _) when a function in the block begins or ends (sys.setprofile)."""
+    """Call called(frame, event, _) when a function begins or ends in the `with` block."""
     before = sys.getprofile()
     sys.setprofile(called)
     try:
@@ -264,7 +267,7 @@ def run_profiled(called):
 
 @functools.lru_cache(maxsize=4096)
 def _is_watched_code(code, npdls):
-    """Return True for a function of a student. If `npdls` is True, npdl's layers count, too."""
+    """Return True for code of a student and, if `npdls` is True, for the code of npdl's layers."""
     if code.co_name[0] == "<":                          # a lambda, a comprehension
         return False
     name = code.co_filename
