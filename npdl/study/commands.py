@@ -22,7 +22,8 @@ def _add_target_options(parser):
     parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
                         help="the name and shape of an input of forward; repeat for each input")
     parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
-                        help="an argument of the constructor; W=4,5 makes a random array (4, 5)")
+                        help="an argument of the constructor; W=4,5 makes a random array (4, 5); "
+                        "repeat for each argument")
     parser.add_argument("--limit", type=parse_seconds, default=60.0, metavar="SECONDS",
                         help="stop after this much processor time (default: %(default)g)")
 
@@ -78,7 +79,7 @@ def add_step(parser):
     set_description(parser, STEP)
     _add_target_options(parser)
     parser.add_argument("--html", metavar="FILE", type=parse_path,
-                        help="write a page instead of printing")
+                        help="write an interactive page to FILE instead of printing")
     parser.add_argument("--backward", action="store_true", help="show backward only")
 
 
@@ -116,7 +117,8 @@ def run_blame(options):
 def add_example(parser):
     """Add the arguments of `example` to an argparse parser."""
     set_description(parser, EXAMPLE)
-    parser.add_argument("--out", default="mine.py", metavar="FILE", help="default: mine.py")
+    parser.add_argument("--out", default="mine.py", metavar="FILE",
+                        help="the file to write (default: mine.py)")
 
 
 def run_example(options):

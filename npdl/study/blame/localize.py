@@ -211,7 +211,7 @@ def record_backward(runs):
 
     A key is (number of an expression, how often it had run before). If backward raises an
     exception, both dicts have only the values before the exception. The second dict also has the
-    keys of arguments, because a function may compute masks only, which are not recorded.
+    keys of arguments, for functions whose other values (such as masks) are not recorded.
     """
     expressions = runs.watch.expressions
     only = {i for i, one in enumerate(expressions) if one.root or one.line is None}

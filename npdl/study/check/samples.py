@@ -98,7 +98,7 @@ def list_option_values(cls):
 
 
 def make_sample_with_option(cls, name, value, seed=0):
-    """Return a sample with one option set, from a pair of `list_option_values`.
+    """Return a sample with one option set; (name, value) is a pair of `list_option_values`.
 
     The option `state` of forward becomes an input, because it has a gradient.
     """

@@ -13,8 +13,7 @@ from npdl.study.containment import format_exception
 from npdl.study.relative_error import relative_error
 from npdl.study.trees import copy_tree, is_equal, restore_values, shift_values
 
-CLOSE = 1e-9                    # allowed error, relative to the layer's largest gradient entry, or
-                                # to 1 if that is larger
+CLOSE = 1e-9                    # allowed error, relative to max(1, largest entry of all gradients)
 
 
 @np.errstate(all="ignore")

@@ -220,7 +220,7 @@ class Subject:
     def _name_inputs(self, pairs):
         """Yield (name, array) for pairs (path, array); the path "1.0" may become "input state.0".
 
-        The first number of a path is the number of an argument of forward; its name replaces it.
+        The first number of a path stands for an argument of forward, whose name replaces it.
         """
         for path, array in pairs:
             first, dot, rest = path.partition(".")

@@ -138,7 +138,7 @@ def _normalise_function(function):
 
 
 def find_copies(graded):
-    """Return {submission: text}, which lists others with equal code: "ada (Linear); ben (Tanh)".
+    """Return {submission: text}. A text names others with equal code: "ada (Linear); ben (Tanh)".
 
     graded  {submission: {exercise: Grade}}
     """

@@ -44,7 +44,8 @@ def add_arguments(parser):
                                    help="number of time steps (default: %(default)s)")
     made["attention"].add_argument("--text", help='the input text, for example "5 + 7 =" '
                                    "(default: a sample of the run)")
-    made["curves"].add_argument("--log-steps", action="store_true", help="logarithmic steps")
+    made["curves"].add_argument("--log-steps", action="store_true",
+                                help="draw the steps on a log scale")
 
 
 def run(options):

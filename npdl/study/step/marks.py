@@ -65,7 +65,7 @@ class Marks:
                     self._compare(step, write, is_wrong)
 
     def mark_line(self, file, number):
-        """Mark the values that a line writes as wrong, except for values marked as right."""
+        """Mark as wrong the values that a line writes, except for values that are marked right."""
         for step in self.steps:
             if step.line.function.file == file and step.line.first_line == number:
                 for write in step.writes:

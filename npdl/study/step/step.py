@@ -110,7 +110,7 @@ def step(layer, *inputs, **options):
 
 
 def _walk_forward(title, layer, inputs, options, error):
-    """Return a Walk of forward alone, after the preparation of a check raised `error`."""
+    """Return a Walk of forward alone, if `error` was raised before a check could begin."""
     def forward():
         return layer.forward(*inputs, **options)
 

@@ -16,8 +16,7 @@ from npdl.backend import stream
 
 CLOSE = 1e-7                    # allowed relative error of an inner product; with a larger number,
                                 # wrong values pass as right
-LEAST = 1e-3                    # added to the size that divides an error, so that tiny values have
-                                # small errors
+LEAST = 1e-3                    # added to the size of a value, so tiny values have small errors
 KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 

@@ -130,10 +130,7 @@ class Rewrite(ast.NodeTransformer):
         return node
 
     def make_hook_call(self, node, root=False, names=()):
-        """Return the syntax tree of hook(n, node), where n is the number of a new Expression.
-
-        `root` and `names` are attributes of this Expression.
-        """
+        """Return the syntax tree of hook(n, node), for a new Expression with `root`, `names`."""
         number, original = len(self.watch.expressions), self.originals.get(node, node)
         self.watch.expressions.append(Expression(original, self.line, self.function, root, names))
         if root and self.line is not None:
