@@ -75,7 +75,7 @@ def _format_changed(node, part, new):
 
 
 def make_expression_edits(expression, vocabulary):
-    """Yield (part, edits of this part) for each part of an expression."""
+    """Yield (part, its edits) for each part of an expression, with values from a Vocabulary."""
     for node, parent, is_index in walk_subexpressions(expression):
         changes = _make_part_edits(node, parent, is_index, node is expression, vocabulary)
         yield node, ((rank, kind, new if isinstance(new, str) else ast.unparse(new))

@@ -21,7 +21,7 @@ ADVICE = ("forward must run to its end before backward can be checked. Does the 
 
 
 def blame_raised(checked, runs):
-    """Find the line that made backward raise an exception, and return its Blame."""
+    """Find the line that made backward raise an exception; return its Blame (the answer)."""
     trail = list(_walk_traceback(checked.error, runs.watch))
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes)

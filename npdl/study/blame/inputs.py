@@ -57,8 +57,8 @@ def cut_axes(nest, length, n):
 def make_validation_checks(check):
     """Return a list of Checks that validate a fix: Checks on other inputs, then `check` itself.
 
-    The other inputs have changed values, and some have shorter axes. The parameters are new, too.
-    The search for a fix doesn't use these Checks.
+    A Check has a layer's inputs and numerical gradients. The other inputs have changed values, and
+    some have shorter axes. The parameters are new, too. The search doesn't use these Checks.
     """
     subject, rng = check.subject, np.random.default_rng(5)
 

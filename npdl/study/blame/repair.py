@@ -46,7 +46,7 @@ class Fix:
 
 
 class FixSearch:
-    """Searches for edits of candidate statements that also pass Checks on other inputs."""
+    """Searches for edits of candidate statements, and validates them by Checks on other inputs."""
 
     def __init__(self, localization, validation):
         self.localization, self.validation = localization, validation

@@ -20,7 +20,7 @@ MOVED = 1e-3                    # relative perturbation of an array, to see if f
 def find_questions(subject, missing):
     """Return (notes, questions) on the arrays for which no gradient was found.
 
-    subject    a Subject whose backward has run
+    subject    a Subject (a layer with inputs) whose backward has run
     missing    the names of these arrays
     notes      {name: text} for the inputs that seem to need no gradient
     questions  a list of texts for the author of the layer, about arrays of unknown role

@@ -18,7 +18,7 @@ CLOSE = 1e-9                    # allowed error, relative to max(1, largest entr
 
 @np.errstate(all="ignore")
 def find_side_effects(check):
-    """Return a list of sentences, one for each side effect of the backward in a Check."""
+    """Return a sentence for each side effect of backward. A Check has the layer and its inputs."""
     subject, dout = check.subject, check.subject.dout
     written = find_modified_arrays(subject, dout)
     faults = [f"backward changes {what} in place; write into a new array" for what in written]

@@ -32,7 +32,7 @@ def find_problems(name):
 
 
 def blame_first_wrong(questions):
-    """Run `blame` on test cases; return the first Blame that finds an error, or None."""
+    """Run `blame` on test cases; return the first report (a Blame) of an error, or None."""
     for one in questions.values():
         with contextlib.suppress(SystemExit):           # the code may call sys.exit
             report = blame(one["layer"], *one["inputs"], **one["options"])

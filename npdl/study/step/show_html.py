@@ -1,4 +1,4 @@
-"""Write a Walk as one interactive page, which works offline and needs no other file."""
+"""Write a Walk (a layer's recorded statements) as one interactive page, which works offline."""
 
 import ast
 import html

@@ -21,7 +21,7 @@ SOLVED = 1e-6                   # allowed relative error of a solution of a line
 
 @contextlib.contextmanager
 def silence_warnings():
-    """Silence the warnings of NumPy and of the module `warnings` in the block."""
+    """Silence the warnings of NumPy and of the module `warnings` in the `with` block."""
     # Entering such a block takes time, so an inner block does nothing.
     if all(what == "ignore" for what in np.geterr().values()):
         yield
@@ -71,7 +71,7 @@ class Runs:
     check   a Check (npdl.study.check.verdicts) of the layer, with its numerical gradients
     used    paths of outputs, such as ("0",); all other outputs have the upstream gradient 0
     truth   {name: true gradient}, set by `set_truth`; unknown entries are NaN
-    watch   the Watch of the functions of the layer
+    watch   the Watch, which records and changes the values that the layer's functions compute
     """
 
     uses_dout = True                # whether backward depends on the upstream gradient

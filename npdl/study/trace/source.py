@@ -69,7 +69,7 @@ def patch_code(function, code):
 
 @contextlib.contextmanager
 def replace_line(line, new):
-    """Replace a Statement by a syntax node in the `with` block. Yield True if `new` compiles."""
+    """Replace a Statement of a function by `new` in the `with` block; yield True if it compiles."""
     function, (block, at) = line.function, _find_position(line.function.node, line.node)
     block[at] = ast.fix_missing_locations(ast.copy_location(new, line.node))
     try:

@@ -97,7 +97,7 @@ def walk_subexpressions(node, parent=None, is_index=False):
 
 
 def swap_items(nodes):
-    """Yield copies of a list, in each of which two of the first six items are swapped."""
+    """Yield copies of a list with two items swapped, for each pair of the first six items."""
     for i, j in itertools.combinations(range(min(len(nodes), 6)), 2):
         items = list(nodes)
         items[i], items[j] = items[j], items[i]
