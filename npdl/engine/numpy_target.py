@@ -66,12 +66,12 @@ class NumPyCalls(Calls):
 class Block:
     """The temporary arrays of a block of rows. `slots` is {buffer: its first byte in `memory`}."""
 
-    def __init__(self, array, inside, local, step):
-        self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
+    def __init__(self, array, members, local, step):
+        self.array, self.local, self.step, self.sizes = array, local, step, members[0].sizes
         count = step * math.prod(self.sizes[1:])
         self.slots, nbytes = assign_memory([
             {x.view.buffer: row_pitch(x, self.sizes) * count for x in rows.operands
-             if x.view.buffer in local} for rows in inside])
+             if x.view.buffer in local} for rows in members])
         self.memory = allocate_aligned(nbytes)
 
     def make_call(self, rows, start):

@@ -259,7 +259,7 @@ def model_on_rows(model):
     return PrefixLSTM(model) if isinstance(model, LSTMLM) else PrefixGPT(model)
 
 
-class Prefixes:
+class RowsCache:
     """A cache of one result of `make_rows`, which is used again if the next batch is equal."""
 
     def __init__(self):

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import numpy as np
 
 from npdl.core import map_nest
-from npdl.engine.prefix import Prefixes, model_on_rows
+from npdl.engine.prefix import RowsCache, model_on_rows
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.state import Mirror
 from npdl.engine.training import prefix_step, shard_step, update_step
@@ -35,7 +35,7 @@ class ShardedStep:
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
         if share_prefixes:
             model_on_rows(model)                # raises InputError for any other model
-        self._prefixes = [Prefixes() for _ in range(threads)] if share_prefixes else None
+        self._prefixes = [RowsCache() for _ in range(threads)] if share_prefixes else None
         self.threads, self._process, self._running, self._checked = threads, None, [], False
 
     def _prepare(self):

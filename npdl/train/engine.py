@@ -11,7 +11,7 @@ import numpy as np
 
 from npdl.backend import is_host, to_device, to_host
 from npdl.engine import RecordedStep, compile_step
-from npdl.engine.prefix import CAUSAL, Prefixes, model_on_rows
+from npdl.engine.prefix import CAUSAL, RowsCache, model_on_rows
 from npdl.engine.training import update_parameters
 from npdl.errors import checked_ids
 from npdl.losses import SequenceLoss, most_probable
@@ -134,7 +134,7 @@ class RecordedEngine(PlainEngine):
 
         def arguments(part):
             arrays = part.targets, part.counted
-            return (Prefixes().get_rows(self.model, part.model_inputs, arrays) if shared
+            return (RowsCache().get_rows(self.model, part.model_inputs, arrays) if shared
                     else (part.model_inputs, *arrays))
 
         def work(i):
