@@ -39,7 +39,8 @@ def load_library(source):
         _check_owner(library)
         return ctypes.CDLL(str(library))
     except OSError as error:
-        raise CompilerError(f"the compiled step can't be saved or loaded ({error})") from error
+        raise CompilerError(f"the compiled step can't be saved or loaded ({error}); set "
+                            "XDG_CACHE_HOME to another folder") from error
 
 
 def find_compiler():
@@ -106,10 +107,11 @@ def _compile(source, compiler, library):
             done = subprocess.run([compiler, *FLAGS, str(file), "-o", str(compiled), "-lm"],
                                   capture_output=True, text=True, timeout=PATIENCE)
         except subprocess.SubprocessError as error:
-            raise CompilerError(f"the C compiler {compiler} did not finish ({error})") from error
+            raise CompilerError(f"the C compiler {compiler} did not finish ({error}); set CC to "
+                                "the path of another compiler") from error
         if done.returncode < 0:
             raise CompilerError(f"the C compiler {compiler} was stopped by signal "
-                                f"{-done.returncode}")
+                                f"{-done.returncode}, perhaps because memory was full")
         if done.returncode:
             line = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
             raise CompilerError(f"the C compiler {compiler} failed: {line}")
