@@ -142,7 +142,7 @@ def use(name):
 
 @contextlib.contextmanager
 def using(name):
-    """Choose a backend inside a ``with`` block."""
+    """Choose a backend inside a ``with`` block; after it, the earlier backend is used again."""
     before = xp._module
     use(name)
     try:

@@ -1,9 +1,9 @@
 """Matrix products that a CUDA graph can contain.
 
-A CUDA graph stores the operations of a stream and repeats them with one call. CuPy raises an error
-for a matrix product while a stream is captured into a graph. cuBLAS itself can be captured if its
-workspace is allocated before. So npdl.engine calls the cuBLAS library that CuPy has loaded, with
-the same calls inside and outside of a graph. Plain steps use CuPy's products.
+A CUDA graph stores the operations of a stream (a queue of work for the GPU) and repeats them with
+one call. CuPy raises an error for a matrix product while a stream is captured into a graph. cuBLAS
+itself can be captured if its workspace is allocated before. So npdl.engine calls the cuBLAS library
+that CuPy has loaded, inside and outside of a graph. Steps without a recording use CuPy's products.
 """
 
 import ctypes
@@ -99,8 +99,9 @@ def can_multiply(a, b, out):
 def find_layout(x):
     """Return how cuBLAS reads the matrix or the stack `x`: a pair (transposed, leading dimension).
 
-    `transposed` is 0 if the rows of a matrix are contiguous, and 1 if only the columns are. If
-    neither are, cuBLAS can't read `x`, and the result is None.
+    `transposed` is 0 if the rows of a matrix are contiguous, and 1 if only the columns are. The
+    leading dimension is the distance, in entries, from a row (or column) to the next. For any other
+    matrix, which cuBLAS can't read, the result is None.
     """
     row, column = (step // x.dtype.itemsize for step in x.strides[-2:])
     R, C = x.shape[-2:]

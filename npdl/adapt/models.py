@@ -83,8 +83,8 @@ class Report:
     """The parameters of a model, and the cost of its linear layers.
 
     `trainable` and `frozen` count parameters, and `stored_bytes` is their memory. `multiplies` is
-    the number of multiplications in the linear layers, for the number of input rows that was given
-    to `report`.
+    the number of multiplications in the linear layers, in a forward pass over the rows of input
+    that `report` was given.
     """
 
     trainable: int
@@ -94,7 +94,7 @@ class Report:
 
 
 def report(model, rows=1):
-    """Count the parameters of `model` and the multiplications of its linear layers, in a Report.
+    """Return a Report of the parameters of `model` and the multiplications of its linear layers.
 
     The multiplications are those of a forward pass over `rows` rows of input. The stored bytes of a
     quantized layer are those of its codes and step sizes.
@@ -137,7 +137,7 @@ def _unique(chosen):
 
 
 def _replace(model, replacements):
-    """Replace layers below `model` in place. `replacements` is {id of a layer: another layer}."""
+    """Replace layers of `model` in place. `replacements` is {id(layer): its new layer}."""
     for layer in list(walk(model)):
         for name, value in vars(layer).items():
             new = map_nest(lambda item: replacements.get(id(item), item), value)

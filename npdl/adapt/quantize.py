@@ -7,8 +7,8 @@ values has its own step size. NF4 replaces the multiples of the step by 16 level
 normal distribution. Double quantization stores the step sizes in 8 bits, too.
 
 The rounding "floor" decreases the values by half a step on average. "nearest" has no such bias, and
-half the largest error. Both return the code n for the value n * step, even if this product has a
-rounding error. So quantizing a dequantized matrix gives the same codes.
+its largest error is half as large. Both return the code n for the value n * step, even if this
+product has a rounding error. So quantizing a dequantized matrix gives the same codes.
 """
 
 import math
@@ -136,7 +136,7 @@ def unpack(packed, shape):
 
 
 def _join_bits(planes):
-    """Return the codes (8 n,) in m <= 8 rows (m, n) of packed bits, eight codes at a time."""
+    """Return the codes (8 n,) from `planes` (m, n): row i has bit i of all codes, m <= 8."""
     codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
         codes = codes | (xp.unpackbits(planes[i]).view(np.uint64) << np.uint64(i))
