@@ -4,8 +4,9 @@
     loss = step(inputs, targets, counted)
 
 `recording` makes a list of the operations of a step, the *recording*. `simplify` and `schedule`
-arrange the operations, and `arena` plans their memory. A *target* (`target`) translates them into
-calls of NumPy, C or CUDA functions. docs/engine.md explains the engine with an example.
+arrange the operations, and `arena` plans their memory. A *target* (`target`) translates the
+operations into calls of NumPy, C or CUDA functions. docs/engine.md explains the engine with an
+example.
 """
 
 from npdl.engine.c_build import CompilerError

@@ -1,8 +1,8 @@
 """Record calls of some functions of NumPy and npdl as simpler operations, such as copies.
 
-Each function takes the Recorder and the arguments of the call, and returns the recorded result. It
-returns NotImplemented for arguments that it does not support. `Recorder.record_call` then records
-the call as one operation, as it does for all functions that this module does not have.
+A function `record_x` takes the Recorder and the arguments of a call of x, and returns the recorded
+result. For arguments that it does not support, it returns NotImplemented. Then, and for all other
+functions, `Recorder.record_call` records the call as one operation.
 """
 
 from functools import partial
@@ -73,13 +73,13 @@ def make_fill_recorder(value):
 
 
 def record_whole(recorder, kind, function, inputs, **fields):
-    """Record function(*inputs) as one operation `kind`."""
+    """Record function(*inputs) as one operation `kind`. `fields` are more fields of Operation."""
     result = recorder.wrap_result(function(*map(plain_value, inputs)))
     return recorder.add_operation(kind, inputs, result, make_run(function), **fields)
 
 
 def make_run(function):
-    """Return the `run` of an Operation: it copies the result of function(*inputs) into `out`."""
+    """Return run(*inputs, out=out), a function that copies function(*inputs) into `out`."""
     def run(*inputs, out):
         result = function(*inputs)
         if np.shape(result) != out.shape:
@@ -96,8 +96,8 @@ def record_erf(recorder, x):
 def record_minus_one_hot(recorder, p, index):
     """Record p - one_hot(index) as an elementwise subtraction.
 
-    The result is bitwise identical to subtracting 1 at each index. A guard checks that the indices
-    are in range.
+    The result is bitwise identical to subtracting 1 at each index. Every replay checks that the
+    indices are in range.
     """
     if not recorder.check_range(index, p.shape[-1]):
         return NotImplemented
@@ -106,7 +106,7 @@ def record_minus_one_hot(recorder, p, index):
 
 
 def record_sum_by_index(recorder, rows, index, size):
-    """Record `functions.sum_by_index` as one operation, and a guard on the range of the indices."""
+    """Record `functions.sum_by_index` as one operation. Replays check the range of the indices."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
     return record_whole(recorder, "sum_by_index", sum_by_index_of(size), [rows, index],
@@ -118,7 +118,7 @@ def sum_by_index_of(size):
 
 
 def record_take_along_axis(recorder, x, index, axis=-1):
-    """Record np.take_along_axis as one operation, and a guard on the range of the indices."""
+    """Record np.take_along_axis as one operation. Replays check the range of the indices."""
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
     recorder.check_range(index, x.shape[axis])

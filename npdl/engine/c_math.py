@@ -10,8 +10,8 @@ multiply-add. Largest error: 2 units in the last place (tests/engine/test_c.py).
     tanh    x + x^3 T(x^2) below 0.64;  above, 1 - 2 / (exp(2 |x|) + 1)
     erf     x E(x^2) below 1;  above, 1 - exp(-x^2) G(t),  t = 1 / (1 + x / 2)
 
-The polynomials interpolate at Chebyshev nodes. `{T}` stands for float or double, `{I}` for the
-integer type of the same size.
+The polynomials Q, L, T, E and G interpolate at Chebyshev nodes. In the source, `{T}` is float or
+double, and `{I}` is the integer type of the same size.
 """
 
 FLOAT = {

@@ -1,7 +1,8 @@
 """Write the C source of a recorded training step, and the C functions of two single operations.
 
 The two are `sum_by_index` (the backward pass of a look-up) and many small products of matrices (the
-heads of an attention). They are not loops over rows (`c_source`), but NumPy is slow at both.
+heads of an attention). `c_source` can't write them, because they are not loops over rows. They have
+C functions because NumPy is slow at both.
 """
 
 import numpy as np
@@ -19,10 +20,10 @@ HEAD = """#include <stddef.h>
 
 
 class SumByIndexSource:
-    """The C function of one `npdl.functions.sum_by_index`. It adds in double, in the given order.
+    """The C function of one `npdl.functions.sum_by_index`. It adds rows in double, in their order.
 
     In the C code, `total` has one row for each index that occurs. place[v] is the number of the row
-    of index v, counted from 1. It is 0 if v does not occur.
+    of index v, counted from 1. If v does not occur, place[v] is 0.
     """
 
     def __init__(self, name, group):
@@ -118,7 +119,7 @@ SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one ope
 
 
 def write_module(groups):
-    """Return the C source, and {group: source object} of its groups. NumPy computes the others."""
+    """Return the C source of all groups that C can compute, and {group: its source object}."""
     sources = {}
     for group in groups:
         kinds = [GroupSource] if group.rows else [k for k in SINGLE if k.can_compute(group)]

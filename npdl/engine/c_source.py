@@ -56,7 +56,7 @@ class GroupSource:
         return flatten_rows(rows)
 
     def _join_axes(self):
-        """Merge nested loops over rows into one, where each array then has one constant stride."""
+        """Merge nested loops over rows into one, if each array then has a constant stride."""
         operands = [x for rows in self.rows for x in rows.operands if not self._is_local(x)]
         self.sizes, leads = merge_axes(self.rows[0].sizes, [x.lead for x in operands])
         self._leads = dict(zip(operands, leads, strict=True))
@@ -186,7 +186,7 @@ class GroupSource:
         return self._scalars[x]
 
     def _write_output(self, x, value, width):
-        """Add a C line that stores `value` in `x`. It is dropped later if nothing reads `x`."""
+        """Add a C line that stores `value` in `x`. The line is dropped if nothing reads `x`."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
             for old in [old for old in known if may_overlap(old.view, x.view)]:
                 del known[old]
@@ -256,7 +256,7 @@ class Loop:
 
 
 def flatten_rows(rows):
-    """Return the operations as operations on one long row. If this is impossible, return `rows`."""
+    """Return RowOperations as operations on one long row, or unchanged if this is impossible."""
     if any(member.form != "map" for member in rows) or len({member.width for member in rows}) > 1:
         return rows
     flat = [make_row_operation(member.op, count=1) for member in rows]
@@ -276,7 +276,7 @@ def loop_heads(sizes):
 
 
 def offset_expression(strides, view, letter="i"):
-    """Return the offset of the entry with indices i0, i1, .., in entries, as a C expression."""
+    """Return a C expression for the offset (in entries) of the entry with indices i0, i1, .."""
     return " + ".join(["0", *(f"(int64_t){letter}{axis} * {stride // view.dtype.itemsize}"
                               for axis, stride in enumerate(strides) if stride)])
 

@@ -1,10 +1,11 @@
 """Write CUDA kernels for groups of operations, for look-ups of rows, and for sums by index.
 
-cuBLAS computes products, and CuPy computes all other reductions (`is_library_call`).
+cuBLAS computes matrix products. CuPy computes sums over the rows, and reductions that no group can
+contain (`is_library_call`).
 
 The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ.
 One thread computes a short row, or an entry if all operations are maps of contiguous arrays. A
-block of threads computes a long row. Its threads compute a sum together, by `block_sum`.
+block of threads computes a long row. The threads of a block compute a sum together (`block_sum`).
 
 No kernel uses atomic additions, so the results are bitwise identical in each run.
 """
@@ -20,7 +21,7 @@ SHORT = 32              # the longest row that one thread computes
 SHARED = 40960          # bytes of a block's shared memory for scratch rows
 THREADS = 256           # of a block
 MANY = 128              # if there are more rows than this, the blocks have fewer threads
-MOST_BLOCKS = 2048      # of a launch; if they are too few, each computes several rows or entries
+MOST_BLOCKS = 2048      # of a launch; if there is more work, each computes several rows or entries
 
 HEAD = """
 #ifdef __CUDACC_RTC__
@@ -89,9 +90,9 @@ class GroupKernel(GroupSource, Kernel):
     """
 
     def _flatten(self, rows):
-        """Return maps of contiguous arrays as maps of rows with one entry, so of one thread each.
+        """Return maps of contiguous arrays as maps of rows with one entry: one thread for each.
 
-        This is impossible if an entry depends on another entry, because threads don't wait.
+        If an entry depends on another entry, return `rows`, because threads don't wait.
         """
         flat = flatten_rows(rows)
         outputs, operands = [x.output for x in flat], [x for each in flat for x in each.operands]
@@ -149,7 +150,8 @@ def make_rows_of_entries(member):
                            output=turn(member.output))
 
 
-GLOBAL, ALL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x", "gridDim.x * (size_t)blockDim.x"
+GLOBAL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x"        # the number of a thread
+ALL = "gridDim.x * (size_t)blockDim.x"                          # the number of all threads
 
 
 def unravel_lines(flat, sizes, letter):
@@ -237,7 +239,7 @@ def is_library_call(op):
 
 
 def make_kernels(group, name):
-    """Return the list of a group's Kernels and of its operations that cuBLAS or CuPy computes."""
+    """Return a list: the Kernels of a group, and the operations that cuBLAS or CuPy computes."""
     if not group.rows:
         return [op if is_library_call(op) else
                 next(kernel for kernel in SINGLE if kernel.can_compute(op))(name, op)

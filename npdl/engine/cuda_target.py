@@ -1,6 +1,6 @@
 """Run a recording on a GPU with CuPy: generated kernels and cuBLAS products in one CUDA graph.
 
-    host     NumPy computes guards, random draws, and the operations that compute their inputs
+    host     NumPy computes guards, the operations that compute their inputs, and random draws
     copy     the host's results, the batch and the numbers of the step are copied to the device
     device   one CUDA graph computes all other operations
 
@@ -52,8 +52,8 @@ class DeviceMemory:
     """The memory of all buffers on the GPU (the device).
 
     The state is on the GPU already, and the temporary buffers are in the arena. All other buffers
-    (inputs, numbers, constants, results of the CPU) are copied from the CPU: the list `staged`,
-    which find_copied_buffers returns.
+    (inputs, numbers, constants, results of the CPU) are copied from the CPU. `staged` is the list
+    of these buffers, from find_copied_buffers.
     """
 
     def __init__(self, arena, staged):
@@ -172,10 +172,10 @@ def compile_kernels(kernels):
 class DeviceCall:
     """The call that runs the GPU's part of a step.
 
-    First, it copies the buffers that change in every step (`copied` of them) to the GPU. Then it
-    launches the kernels: the first time one by one, later as one CUDA graph. Temporary memory of
-    CuPy's reductions comes from a pool of its own, because a graph uses the same memory in every
-    step.
+    First, it copies the buffers that change in every step to the GPU (`copied` is their number).
+    Then it launches the kernels: the first time one by one, later as one CUDA graph. CuPy's
+    reductions need temporary memory. It comes from a separate pool, because a graph uses the same
+    memory in every step.
     """
 
     def __init__(self, target, memory, copied, launches):

@@ -6,8 +6,8 @@
     dx = dy @ W.T
     dtable[v] = sum of dx[m]    becomes     dtable = sums @ W.T
 
-Here sums[v] is the sum of dy[m] over all m with ids[m] == v. For example, an LSTM then multiplies
-each embedding once, and not once for every token of the batch.
+Here sums[v] is the sum of dy[m]. Both sums are over all m with ids[m] == v. For example, an LSTM
+then multiplies each embedding once, and not once for every token of the batch.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ def multiply_before_lookup(operations):
 
 
 def _is_changed(views, writes, since, now):
-    """Return True if a view is written after operation number `since` and before number `now`."""
+    """Return True if an operation after number `since` and before `now` writes into a view."""
     return any(since < i < now and may_overlap(view, op.output) for view in views
                for i, op in writes.get(view.buffer, ()))
 
@@ -55,8 +55,9 @@ def _is_row_lookup(op):
 def _find_lookup(x, takes, writes, now):
     """Find the look-up x = table[index] that computed x (M, D). Return (table, index) or None.
 
-    The table must have fewer than M rows. The table and the index must not have changed since the
-    look-up.
+    The table must have fewer than M rows. The table and the index must not have changed between the
+    look-up and operation number `now`. `takes` is {buffer: (number, look-up)}, and `writes` is
+    {buffer: [(number, operation)]} with all operations that write into the buffer.
     """
     if x.buffer not in takes:
         return None
@@ -106,7 +107,7 @@ def _rewrite_backward(op, takes, writes, now):
 def _rewrite_sum(op, writes, readers, now):
     """Replace a sum of rows of dx = dy @ W.T: first sum the rows of dy, then multiply by W.T.
 
-    Return None if dx is also read elsewhere, or if the sum has more than half as many rows as dx.
+    Return None if another operation reads dx, or if the sum has more than half as many rows as dx.
     """
     dx, index = op.inputs
     simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous

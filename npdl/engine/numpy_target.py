@@ -108,7 +108,7 @@ def make_call(op, array):
 
 
 def make_direct_call(op, inputs, out):
-    """Return a function without arguments that computes `op`, directly by NumPy if possible."""
+    """Return a function without arguments that computes `op`: if possible, a NumPy function."""
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")
     if op.ufunc is None:

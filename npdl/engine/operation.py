@@ -38,7 +38,7 @@ class Buffer:
 
     @classmethod
     def from_array(cls, root, role):
-        """Make the buffer of an array that owns its memory."""
+        """Make the Buffer of `root`, an array that owns its memory."""
         low, high = byte_bounds(root) if root.size else (get_address(root),) * 2
         return cls(role, low, high - low, None if role == "temporary" else root)
 
@@ -48,7 +48,7 @@ class Buffer:
 
 
 class View(NamedTuple):
-    """Describes where an array lies in a Buffer. The offset and the strides are in bytes."""
+    """Says where an array lies in a Buffer, a block of memory. Offset and strides are in bytes."""
 
     buffer: Buffer
     offset: int
@@ -98,7 +98,7 @@ class View(NamedTuple):
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
     def array_at(self, address, owner):
-        """Return the view's NumPy array. The buffer begins at `address`, in memory of `owner`."""
+        """Return the view's NumPy array. Its buffer begins at `address`, in memory of `owner`."""
         return np.asarray(_Memory(self, address, owner))
 
 
@@ -116,7 +116,8 @@ class Number(Recorded):
     """A Python number that changes from step to step, such as the learning rate.
 
     Arithmetic with a Number makes another Number, which every replay computes again. An `if` on a
-    Number records a guard (`Recorded.__bool__`). A NumPy ufunc of a Number records an operation.
+    Number records a guard: replays check that the condition has the same result. A NumPy ufunc of a
+    Number records an operation.
     """
 
     __slots__ = ("recorder", "value")
@@ -153,7 +154,8 @@ class Operation:
     output   a View; None for a guard
     run      a function: run(*inputs, out=output) computes the operation with NumPy
     ufunc    the ufunc of an elementwise operation or a reduction, else None
-    loop     the dtypes of inputs and output in which an elementwise operation computes, else None
+    loop     for an elementwise operation, the dtypes to which NumPy casts the inputs, and the dtype
+             of its result; else None
     options  further arguments, such as the axis of a sum
     source   (file, line) of the recorded code, for example of a layer
     effect   True for a guard or a random draw, which run even if nothing reads their output
@@ -187,7 +189,7 @@ class Operation:
 
     @property
     def can_diverge(self):
-        """Return True if the operation may raise Diverged: a guard, or a call such as "sort()"."""
+        """Return True if a replay may fail here: at a guard, or at a call such as "sort()"."""
         return self.kind == "guard" or self.kind.endswith("()")
 
     def __repr__(self):

@@ -1,7 +1,8 @@
 """Compute each distinct prefix of a batch once.
 
 In a causal model the activations at position t depend only on the tokens 0 to t. So sequences that
-begin with the same tokens have the same activations there. Each distinct prefix becomes one row:
+begin with the same tokens have the same activations at these positions. Each distinct prefix
+becomes one row:
 
     BOS 1 + 2 =      shared: 3 rows, for BOS, for BOS 1, and for BOS 1 +
     BOS 1 + 4 =      each sequence: 2 rows, up to the second number and up to "="
@@ -10,9 +11,9 @@ These are 7 rows instead of 2 x 5 = 10.
 
 The layers of the model compute the rows. Layers that treat each position separately (embedding,
 norms, feed-forward networks, the classifier) take the rows directly. Attention collects the keys
-and values of all prefixes of a row. A recurrent cell uses the state of the prefix that is one token
-shorter. The classifier computes only the *needed* rows, whose logits the loss reads. The results
-equal those of the whole batch except for rounding, because the sums have another order.
+and values of the row and of all its shorter prefixes. A recurrent cell uses the state of the prefix
+that is one token shorter. The classifier computes only the *needed* rows, whose logits the loss
+reads. The results equal those of the whole batch, except for rounding.
 """
 
 from typing import Any, NamedTuple
@@ -36,12 +37,12 @@ class Rows(NamedTuple):
     tokens     (U,), the tokens of the *words*, which are the distinct pairs (token, position)
     positions  (U,), the positions of the words
     words      (N,), the index of the last word of each prefix
-    ancestors  (N, S), ancestors[n, t] is the row of the first t + 1 tokens of prefix n; if prefix n
-               has fewer tokens, it is n
+    ancestors  (N, S), ancestors[n, t] is the row of the first t + 1 tokens of prefix n, or n if
+               prefix n has fewer tokens
     visible    (N, 1, 1, S), True up to the end of each prefix
-    spans      the range (start, stop) of the rows of each length
-    parents    for each length except the first, an array with an entry for each row of this length:
-               the row of the prefix without the last token, counted from the first of its length
+    spans      spans[t] is the range (start, stop) of the rows of all prefixes with t + 1 tokens
+    parents    parents[t - 1] has an entry for each prefix with t + 1 tokens: the row of the prefix
+               without its last token, counted from the row spans[t - 1][0]
     needed     (M,), the rows whose logits the loss reads
     """
 
@@ -95,7 +96,7 @@ def make_rows(ids, targets, counted):
 
 
 def round_up_length(count):
-    """Round up to four significant binary digits, so that most batches have the same shapes."""
+    """Round `count` up to four significant bits, so that most batches have the same shapes."""
     unit = 1 << max(0, int(count).bit_length() - 4)
     return -(-int(count) // unit) * unit
 
@@ -106,7 +107,7 @@ def pad_rows(array):
 
 
 class PrefixAttention(MultiHeadAttention):
-    """Attention of Rows, with x (N, D). A row attends to its `ancestors`, the shorter prefixes."""
+    """Attention of Rows, x (N, D). A row (a prefix) attends to itself and its shorter prefixes."""
 
     def forward(self, Q, K, V, mask, rng=None):
         ancestors, visible, *_ = mask                           # ancestors (N, S)
@@ -135,7 +136,8 @@ class PrefixAttention(MultiHeadAttention):
 class LastAttention(PrefixAttention):
     """PrefixAttention in a LastBlock: only the needed rows have queries, Q (M, D).
 
-    The mask contains x (N, D), the input of the keys and values of all rows.
+    K and V are not used. The third item of the mask is x (N, D), from which the keys and values of
+    all rows are computed.
     """
 
     def forward(self, Q, K, V, mask, rng=None):
@@ -168,7 +170,7 @@ class LastBlock(Layer):
 
 
 class PrefixGPT(Layer):
-    """The layers of a GPT on rows. forward(rows) returns the logits (M, V) of `rows.needed`."""
+    """The layers of a GPT on Rows (prefixes). forward returns the logits (M, V) of rows.needed."""
 
     def __init__(self, model):
         model = model._copy(lambda param: param, {})            # the Params are the model's own
@@ -199,7 +201,7 @@ class PrefixGPT(Layer):
 
 
 class PrefixLSTM(Layer):
-    """The layers of an LSTMLM on rows. forward(rows) returns the logits of `rows.needed`."""
+    """The layers of an LSTMLM on Rows (prefixes). forward returns the logits of rows.needed."""
 
     def __init__(self, model):
         self.embedding, self.classifier = model.embedding, model.classifier
@@ -252,7 +254,7 @@ class PrefixLSTM(Layer):
 
 
 def model_on_rows(model):
-    """Return a layer whose forward takes Rows. It shares the Params of the model."""
+    """Return a layer with the Params of the model, whose forward takes Rows (distinct prefixes)."""
     if type(model) not in CAUSAL:
         raise InputError(f"share_prefixes: {type(model).__name__} is not a GPT, GPT2 or LSTMLM; "
                          "give share_prefixes=False")
@@ -260,15 +262,16 @@ def model_on_rows(model):
 
 
 class RowsCache:
-    """A cache of one result of `make_rows`, which is used again if the next batch is equal."""
+    """Stores the result of `make_rows` for one batch, and returns it again for an equal batch."""
 
     def __init__(self):
         self._batch, self._rows = (), None
 
     def get_rows(self, model, inputs, targets, options=()):
-        """Return the result of `make_rows`, which is computed only if the batch has changed.
+        """Return the result of `make_rows` for a batch: the stored result if the batch is the same.
 
-        `inputs` is (ids,), and `targets` is (targets, counted). No `options` are allowed.
+        `inputs` is (ids,), and `targets` is (targets, counted). Raises InputError if `options` has
+        an item.
         """
         if options:
             raise InputError(f"share_prefixes: the step takes no {', '.join(options)}; leave "

@@ -3,9 +3,9 @@
     x = recorder.wrap(np.ones(3), "input")
     y = x.sum() + 1                     # 4.0, and the recorder has two more operations
 
-It is deliberately not a subclass of ndarray: NumPy's C code can then read its numbers only through
-`__array__`, which raises `Unsupported`. So no value can leave the recording unnoticed and come back
-as a constant.
+RecordedArray is not a subclass of ndarray. So NumPy's C code can read the entries only through
+`__array__`, which raises `Unsupported`. Otherwise NumPy could compute with the entries without a
+record, and the results would be constants in all replays.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ ATTRIBUTES = ("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides",
 
 
 class Unsupported(Exception):
-    """The step can't be recorded. Each call then runs the Python code of the layers."""
+    """The step can't be recorded. Each call of the step then runs without a recording."""
 
 
 class Diverged(Exception):
@@ -28,7 +28,7 @@ class Diverged(Exception):
 
 
 class Recorded:
-    """The base class of recorded arrays and Numbers, which records the calls of ufuncs.
+    """A base class that records calls of ufuncs. Its subclasses are RecordedArray and Number.
 
     If Python reads the value, a *guard* is recorded: replays check that the value is the same.
     """
@@ -74,9 +74,9 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         return self.recorder.record_function(function, args, options)
 
     def __array__(self, dtype=None, copy=None):
-        raise Unsupported("np.asarray(x), np.array(x) or table[x] was called for a recorded array "
-                          "x; write npdl.backend.to_device(x), and make table an attribute of the "
-                          "layer")
+        raise Unsupported("np.asarray(x), np.array(x) or table[x] was called for an array x of the "
+                          "step; write npdl.backend.to_device(x), or make table an attribute of "
+                          "the layer")
 
     def item(self, *index):
         return self.recorder.record_guard(np.ndarray.item, self[index] if index else self)

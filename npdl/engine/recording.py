@@ -1,13 +1,13 @@
-"""Record a training step: run it once on arrays that record the operations on them.
+"""Record a training step: run the step once on arrays that record their operations.
 
     recorder = Recorder()
     x = recorder.wrap(np.ones(3), "input")      # a RecordedArray
     y = np.exp(2 * x)                           # computes, and records two operations
     recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
 
-While it is recorded, the step also computes, and writes into the model's arrays. Where Python
-code reads a value (`if`, `float`, an index), a guard is recorded: replays check that the value is
-the same.
+While it is recorded, the step also computes, and writes into the model's arrays. If Python code
+reads a value (`if`, `float`, an index), a *guard* is recorded: replays check that the value is the
+same.
 
 If the state (parameters, gradients, moments) is on a GPU, the step is recorded on the CPU with a
 copy of the state. Afterwards the recording refers to the arrays on the GPU again.
@@ -41,8 +41,9 @@ class Recorder:
     """Records the operations of a step, with the numbers and the generators that they use.
 
     operations     [Operation]
-    before_replay  functions that a replay calls before the operations. They compute the step's
-                   Numbers, check the guards on Numbers, and write Numbers into arrays
+    before_replay  functions that a replay calls before the operations. They compute the Numbers
+                   (numbers that change from step to step), check the guards on Numbers, and write
+                   Numbers into arrays
     generators     [RecordedGenerator]
     """
 
@@ -69,7 +70,7 @@ class Recorder:
     # Arguments and results
 
     def wrap(self, array, role):
-        """Return an array as a RecordedArray. `role` is a role of a Buffer, such as "input"."""
+        """Return an array as a RecordedArray. `role` is "input", "state" or "constant" (Buffer)."""
         if backend.is_device_array(array):
             array = self._copy_to_host(array)
         return RecordedArray(self, array, self._external_buffer(array, role))
@@ -106,7 +107,7 @@ class Recorder:
         self.before_replay.append(compute)
 
     def wrap_generator(self, generator):
-        """Return a generator as a RecordedGenerator."""
+        """Return a random generator as a RecordedGenerator, which records its draws."""
         self.generators.append(RecordedGenerator(self, generator))
         if hasattr(generator, "bit_generator"):
             bits = generator.bit_generator
@@ -134,14 +135,14 @@ class Recorder:
     # Operations
 
     def add_operation(self, kind, inputs, output, run, **fields):
-        """Record an operation. Return `output`: the RecordedArray that it writes, or None."""
+        """Record an Operation with these attributes. Return `output`, a RecordedArray or None."""
         *views, out = [self.view_of(x) if isinstance(x, np.ndarray) else x
                        for x in (*inputs, output)]
         self.operations.append(Operation(kind, views, out, run, source=source_line(), **fields))
         return output
 
     def wrap_result(self, value):
-        """Return a new result as a RecordedArray with a buffer of its own."""
+        """Return the result of an operation as a RecordedArray with a Buffer of its own."""
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
             raise Unsupported(f"an operation of the step returned the dtype {value.dtype}, which "
@@ -162,7 +163,8 @@ class Recorder:
     def record_ufunc(self, ufunc, method, inputs, options):
         """Record a call of a ufunc or of one of its methods."""
         if type(options.get("where")) is RecordedArray:
-            raise Unsupported(f"{ufunc.__name__} was called with where=; use np.where")
+            raise Unsupported(f"{ufunc.__name__} was called with where=, an array of the step; "
+                              "use np.where")
         (out,) = options.pop("out", None) or (None,)
         if ufunc is np.matmul and out is None:
             a, b = (x if type(x) is RecordedArray else self.wrap(np.asarray(x), "constant")
@@ -206,10 +208,9 @@ class Recorder:
         return ufunc.resolve_dtypes((*kinds, None), casting="unsafe")
 
     def as_operand(self, x, i, loop):
-        """Return the input `x` of an operation. A Number is replaced by an array with one entry.
+        """Return input number `i` of an operation: `x`, or for a Number an array with one entry.
 
-        Every replay writes the Number's value into this array. The array has the dtype loop[i],
-        where `i` is the position of the input.
+        Every replay writes the Number's value into this array. The array has the dtype loop[i].
         """
         if not isinstance(x, Number):
             return x
@@ -221,7 +222,7 @@ class Recorder:
         return self._known[key]
 
     def record_function(self, function, args, options):
-        """Record a call of a function of NumPy or npdl (one with the decorator `replaceable`)."""
+        """Record a call of a NumPy function, or of an npdl function decorated by `replaceable`."""
         special = array_functions.FUNCTIONS.get(function)
         if special is not None:
             answer = special(self, *args, **options)
@@ -245,8 +246,8 @@ class Recorder:
         result = call(*(x.value for x in inputs))
         others = inputs if function is np.nan_to_num else inputs[1:]
         if any(result is x.value for x in others):
-            raise Unsupported(f"{function_name(function)}() writes into an argument; name this "
-                              "argument (out=), and leave out copy=False")
+            raise Unsupported(f"{function_name(function)}() writes into an argument; give this "
+                              "argument as out=, or leave out copy=False")
         if not isinstance(result, (tuple, list)):
             return self._wrap_or_record(function, inputs, result, call)
         return rebuild(result, [
@@ -302,7 +303,7 @@ class Recorder:
         return self.record_call(operator.getitem, (x, index), {})
 
     def check_range(self, index, size):
-        """Return True if -size <= index < size for all entries. Replays check this again."""
+        """Return True if -size <= i < size for all entries i of `index`. Replays check it again."""
         return not index.size or self.record_guard(
             bool, (index.min() >= -size) & (index.max() < size))
 
@@ -317,7 +318,7 @@ class Recorder:
         self.record_copy(value, RecordedArray(self, x.value[index], x.buffer))
 
     def record_draw(self, recorded, name, args, options):
-        """Record a call of the method `name` of a random generator."""
+        """Record a call of the method `name` of `recorded`, a RecordedGenerator."""
         if split_recorded((args, options))[0]:
             raise Unsupported(f"the random generator's {name}() got an array as an argument; give "
                               "it numbers")
@@ -331,7 +332,7 @@ class Recorder:
                                   options={"generator": recorded})
 
     def record_guard(self, convert, x):
-        """Return convert(x) of an array or a Number. Replays check that the result is the same."""
+        """Return convert(x), for example bool(x). Replays check that the result is the same."""
         expected = convert(plain_value(x))
 
         def check(value, out=None):
@@ -346,11 +347,11 @@ class Recorder:
 
 
 def split_recorded(nest):
-    """Return (recorded, insert): the list of the recorded arrays in a nest, and a function.
+    """Take the recorded arrays out of nested tuples, lists and dicts. Return (recorded, insert).
 
-    A nest consists of tuples, lists and dicts. insert(arrays) returns the same nest, with `arrays`
-    in place of the recorded arrays. It has no reference to the recorded arrays, so that their
-    memory can be freed.
+    `recorded` is the list of these arrays. The function insert(arrays) returns the same nested
+    structure, with `arrays` in their place. It has no reference to the recorded arrays, so that
+    their memory can be freed.
     """
     recorded, removed = [], object()
 

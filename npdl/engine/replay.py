@@ -1,9 +1,9 @@
 """Record a step once, and replay it.
 
-A Recording is a list of calls. Before the calls, a replay writes the inputs into the arrays of the
-recording, and computes the numbers of the step (such as the learning rate and bias corrections). A
-*guard* checks that a value on which the calls depend is still the same. If a guard fails, the
-replay undoes its writes and random draws, and raises `Diverged`.
+A replay writes the inputs into the arrays of the Recording, and computes the numbers of the step
+(such as the learning rate and bias corrections). Then it runs a list of function calls. A *guard*
+checks that a value on which the calls depend is still the same. If a guard fails, the replay undoes
+its writes and random draws, and raises `Diverged`.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from npdl.engine.state import Mirror, is_generator
 
 
 class Recording:
-    """One recording of a step. It is made while the step runs once with its arguments.
+    """One recording of a step. The constructor runs the step once with `arguments` to record it.
 
     key         the `recording_key` of the arguments
     answer      what the step returned, if a replay is possible

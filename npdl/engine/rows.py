@@ -15,6 +15,7 @@ from npdl.engine.c_math import EXPRESSIONS, TYPES
 from npdl.engine.operation import View, may_overlap
 
 REDUCTIONS = frozenset("add.reduce maximum.reduce minimum.reduce".split())
+# Elementwise operations that also compute with bools
 LOGIC = frozenset("bitwise_and bitwise_or copy equal greater greater_equal invert less less_equal "
                   "logical_and logical_not logical_or not_equal where maximum minimum".split())
 
@@ -57,7 +58,7 @@ class RowOperation(NamedTuple):
         return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
 
     def split_axes(self, sizes):
-        """Return the operation, with the axes of its rows split into axes of lengths `sizes`."""
+        """Return the operation, with the axes that count its rows split into axes of `sizes`."""
         if sizes == self.sizes:
             return self
         def split(x):
@@ -167,9 +168,9 @@ def joined_stride(sizes, strides):
 
 
 def find_common_sizes(a, b):
-    """Split axes of lengths `a` and of lengths `b` as little as needed to make them equal.
+    """Return the axis lengths to which axes of lengths `a` and of lengths `b` can both be split.
 
-    Return the new lengths, or None. (6,) and (2, 3) give (2, 3); (2, 3) and (3, 2) give None.
+    Axes are split as little as possible. (6,) and (2, 3) give (2, 3); (2, 3) and (3, 2) give None.
     """
     cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
                   reverse=True)
@@ -191,7 +192,7 @@ def split_strides(strides, sizes, wanted):
 
 
 def merge_axes(sizes, strides):
-    """Join neighbouring axes that are like one axis in all arrays. Return (sizes, [strides])."""
+    """Join neighbouring axes if each array has one stride along both. Return (sizes, [strides])."""
     if not sizes:
         return (), [() for _ in strides]
     sizes, strides = list(sizes), [list(s) for s in strides]

@@ -22,8 +22,9 @@ SMALL = 1 << 14
 class Group:
     """Operations that are computed together, for example by one C function.
 
-    rows   the operations as loops over rows (RowOperation), all with the same `sizes`; empty for
-           a single operation that can't be such a loop
+    rows   the operations as loops over rows (RowOperation); empty for a single operation that can't
+           be such a loop
+    sizes  the lengths of the axes that count the rows; None if `rows` is empty
     uses   {buffer: [(View, True if it is written, RowOperation or None)]}
     large  the large buffers that the group uses, except temporary buffers
     local  the temporary buffers that only this group uses; each needs memory for one row only
@@ -58,7 +59,7 @@ class Group:
         return any(view.buffer in self.uses for view in op.views if view.buffer.role != "number")
 
     def has_conflict_with(self, op):
-        """Return True if the group must run before a later operation, because they share memory."""
+        """Return True if `op` must run after the group, because one writes what the other uses."""
         return any(may_overlap(view, other) and (is_written or view is op.output)
                    for view in op.views for other, is_written, _ in self.uses.get(view.buffer, ()))
 

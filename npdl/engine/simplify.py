@@ -10,8 +10,8 @@ The passes, in this order:
     multiply an embedding matrix instead of the rows looked up in it (`gather`)
     merge equal operations
     drop operations whose results nothing reads
-    assign the first gradient instead of adding it to zeros (above)
-    compute x (B, S, D) @ W as one product of matrices instead of B
+    assign the first gradient instead of adding it to zeros (as in the example)
+    compute x (B, S, D) @ W as one product of matrices instead of B products
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from collections import Counter
 from npdl.engine.gather import multiply_before_lookup
 from npdl.engine.operation import View
 
-PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}        # besides every ufunc
+PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}    # can be merged, as every ufunc
 
 
 def simplify(operations, results):
@@ -33,8 +33,9 @@ def simplify(operations, results):
 def move_guards_first(operations):
     """Move the guards, and the operations that they need, to the front if possible.
 
-    A guard checks a value in a replay. At the front, it usually fails before anything is written.
-    Random draws stay in place, and so do all operations that must run after one that stays.
+    A guard checks a value in a replay. If a guard at the front fails, the replay has usually
+    written nothing yet. Random draws stay in place, and so does each operation that must run after
+    an operation that stays.
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
@@ -88,8 +89,8 @@ def _rename_views(x, same):
 def _value_key(op, versions):
     """Return a key that is equal for all operations that compute the same value.
 
-    It is None for an operation that may compute another value when it is repeated. `versions` is
-    {buffer: how often it has been written so far}.
+    Return None for an operation that may compute another value when it is repeated. `versions` is
+    {buffer: the number of operations so far that have written into it}.
     """
     if op.ufunc is None and op.kind not in PURE:
         return None
@@ -144,7 +145,7 @@ def assign_first_gradients(operations, results):
 
 
 def flatten_product(op):
-    """Compute the B products x (B, S, D) @ W as one product of a (B * S, D) matrix with W."""
+    """Replace B products x (B, S, D) @ W by one of a (B * S, D) matrix. Keep other operations."""
     if op.kind != "matmul":
         return op
     a, b = op.inputs

@@ -4,12 +4,12 @@
     model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
     mirror.collect_assignments()                        # find what the step assigned to the copies
 
-While a step is recorded, no new value is assigned to an original. So the originals never contain
-recorded arrays, also after an interrupt. The memory is shared: if the step writes into a parameter,
-it writes into the original.
+A step that is recorded assigns new values only to the copies. So the originals never contain
+recorded arrays, even after an interrupt. A copied array shares its memory with the original: if the
+step writes into a parameter, it writes into the original.
 
 A layer's numbers (a dropout rate, eps, a padding id) are *settings*: they are constants of the
-recording, and `is_current` says whether they are still the same. A number that a step changes,
+recording, and `is_current` returns True if they are still the same. A number that a step changes,
 such as the optimizer's count of steps, is an input of every replay instead.
 """
 
@@ -29,7 +29,7 @@ PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtyp
 
 
 class Mirror:
-    """The copies of some objects, and the entries (attributes and items) of the originals.
+    """Copies of objects such as a model, in which arrays are recorded arrays.
 
     varying          {(id of a container, key)} of the numbers that a step changes; a container is
                      a list, a dict, or the __dict__ of an object. (id, key, np.ndarray) means that
@@ -141,7 +141,7 @@ class Mirror:
             old[...] = new
 
     def _collect_moves(self, old, new, moves):
-        """Append (array of the state, its new value) to `moves` for each new array in `new`.
+        """Append (array in `old`, its new value) to `moves` for each array that `new` replaces.
 
         Return False if `old` and `new` have different structures.
         """

@@ -6,7 +6,7 @@
 
 The first call runs the layers and records them. Later calls replay the recording. If a shape or a
 setting changes, the step is recorded again. If a step can't be recorded, the layers run in every
-call, and one line says why.
+call, and one line on standard error gives the reason.
 """
 
 import functools
@@ -26,7 +26,7 @@ from npdl.engine.threads import ShardedStep
 from npdl.engine.training import training_step
 from npdl.errors import InputError
 
-MOST_RECORDINGS = 8         # of a step; if guards fail more often, it is no longer recorded
+MOST_RECORDINGS = 8         # of a step; after more failed guards, the step is no longer recorded
 
 
 def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
@@ -36,9 +36,10 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     max_norm  gradients with a larger global norm are scaled down to this norm; None: no limit
     target    "c", "numpy", or "auto": C if there is a compiler, else NumPy; on a GPU, CUDA
     threads   the number of threads that share a batch (npdl.engine.threads)
-    share_prefixes  True computes each distinct prefix of a batch once (npdl.engine.prefix). The
-              model must be a GPT, GPT2 or LSTMLM without dropout. The arguments of the step are
-              then (ids, targets, counted, lr=None); `counted` is True where a target counts.
+    share_prefixes  True: if several sequences begin with the same tokens (a prefix), the prefix is
+              computed once (npdl.engine.prefix). The model must be a GPT, GPT2 or LSTMLM without
+              dropout. The arguments of the step are then (ids, targets, counted, lr=None), where
+              `counted` is True for the targets that the loss reads.
 
     The arguments of the step:
 
@@ -71,7 +72,7 @@ class RecordedStep:
     function  the function; it is called as function(*objects, *arguments)
     objects   models, losses and optimizers: all objects that the function reads or changes
     target    "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
-    note      a function that is called with each message; None prints it on standard error
+    note      a function that is called with each message; None: messages are printed on stderr
     why_not   the reason why the step can't be recorded, or None
     """
 
@@ -100,10 +101,13 @@ class RecordedStep:
         return self._record(key, arguments, diverged)
 
     def _record(self, key, arguments, diverged):
-        """Run the step and record it. If it can't be recorded, run it without recording."""
+        """Run the step and record it. If it can't be recorded, run it without recording.
+
+        `diverged` is True if a recording for this key exists, but one of its guards has failed.
+        """
         if diverged and self._diverged > MOST_RECORDINGS or self._unusable > MOST_RECORDINGS:
             self._stop_recording("the operations of the step depend on a value that changes from "
-                                 "call to call")
+                                 "call to call, for example in an `if` or in float(x)")
             return self.run_plain(arguments)
         recorder = Recorder()
         state = np.random.get_state()
@@ -159,7 +163,7 @@ def move_arrays(nest, move):
 
 
 def describe_location(error):
-    """Return " (file:line)" of the recorded code in which an error was raised, or ""."""
+    """Return " (file:line)" of the line of a layer or a step that led to an error, or ""."""
     places = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith((*SKIPPED, map_nest.__code__.co_filename))]
     return f" ({places[-1].filename}:{places[-1].lineno})" if places else ""

@@ -4,7 +4,7 @@
 
 A replay consists of a few hundred calls that release the interpreter's lock, so two threads compute
 at the same time. The mean loss of a batch is the mean of the losses of its shards, weighted by
-their sizes. The backward pass of each shard begins with its weight as the gradient of its loss.
+their sizes. So the upstream gradient of a shard's loss is the shard's fraction of the batch.
 The gradients are summed in the order of the shards, so the results are bitwise identical each time.
 """
 
@@ -94,7 +94,7 @@ class ShardedStep:
         return sum(losses[1:], losses[0])
 
     def _check_state(self):
-        """Raise InputError if a shard changes more than gradients, such as running statistics."""
+        """Raise InputError if a shard changes state other than gradients (running statistics)."""
         if self._checked or self.threads == 1:
             return
         self._checked = True
@@ -108,7 +108,7 @@ class ShardedStep:
 
 
 class Unrecorded:
-    """Replaces the Recorder of a Mirror that records nothing, but detects changes of the model."""
+    """Takes the place of a Recorder in a Mirror that only detects changes of the model."""
 
     def wrap(self, value, role=None):
         return value
@@ -117,9 +117,10 @@ class Unrecorded:
 
 
 class ShardGenerator:
-    """The random generator of a shard: it draws for the whole batch, and returns the shard's part.
+    """The random generator of a shard (the part of a batch that one thread computes).
 
-    So the numbers do not depend on the number of threads.
+    It draws for the whole batch and returns the shard's part, so that the numbers do not depend on
+    the number of threads.
     """
 
     def __init__(self, generator, part, B):

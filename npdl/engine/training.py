@@ -18,13 +18,13 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
 
 
 def shard_step(model, loss, weight, inputs, targets, options):
-    """Compute the gradients of weight * (the loss of a shard of the batch). Return this product."""
+    """Compute the gradients of weight * (the loss of a part of the batch). Return this product."""
     model.zero_grad()
     return add_gradients(model, loss, inputs, targets, options, weight) * weight
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Do the same as `shard_step`, for a shard whose distinct prefixes are given (`make_rows`)."""
+    """Do the same as `shard_step`, with the distinct prefixes that prefix.make_rows has found."""
     model.zero_grad()
     on_rows = model_on_rows(model)
     logits, cache = on_rows.forward(rows)                       # logits (M, V)
