@@ -105,7 +105,11 @@ class RecordedStep:
 
         `diverged` is True if a recording for this key exists, but one of its guards has failed.
         """
-        if diverged and self._diverged > MOST_RECORDINGS or self._unusable > MOST_RECORDINGS:
+        if self._unusable > MOST_RECORDINGS:
+            self._stop_recording("each call changes the items of a list, tuple or dict, such as a "
+                                 "list that gets longer")
+            return self.run_plain(arguments)
+        if diverged and self._diverged > MOST_RECORDINGS:
             self._stop_recording("the operations of the step depend on a value that changes from "
                                  "call to call, for example in an `if` or in float(x)")
             return self.run_plain(arguments)

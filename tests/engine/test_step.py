@@ -498,7 +498,7 @@ def test_steps_in_threads_do_not_disturb_each_other():
 
 @pytest.mark.parametrize(("change", "each", "why"), [
     (lambda items: items.pop(), -1, "removes an attribute or an item"),
-    (lambda items: items.append(items[0] + 1), 1, "depend on a value that changes")])
+    (lambda items: items.append(items[0] + 1), 1, "as a list that gets longer")])
 def test_a_step_that_changes_the_length_of_a_list_runs_plainly(change, each, why, capsys):
     owner = Squares(lambda y: y)
     owner.items = [np.ones(2) for _ in range(20)]
