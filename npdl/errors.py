@@ -136,7 +136,7 @@ def check_shapes(owner, kinds="fiub", **arrays):
 
 
 def _has_shape(x, shape, lengths):
-    """Return True if `x` has this shape, a text. `lengths` collects the lengths of its letters."""
+    """Return True if `x` has the shape in a text. `lengths` collects {an axis's letter: length}."""
     axes, wanted = x.shape, shape.strip("(),").split(", ")
     if wanted[0] == "...":
         leading = max(0, len(axes) - len(wanted) + 1)
@@ -332,7 +332,7 @@ def require_layers(owner, layers, wanted="a Layer, such as a model, and not its 
     invalid = [describe(layer) for layer in items
                if isinstance(layer, type) or not hasattr(layer, "backward")]
     if invalid or not items:
-        raise InputError(f"{owner}: given {invalid[0] if invalid else 'nothing'}; give {wanted}")
+        raise InputError(f"{owner}: got {invalid[0] if invalid else 'nothing'}; give {wanted}")
 
 
 def checked_params(owner, params):
@@ -340,7 +340,7 @@ def checked_params(owner, params):
     params = list(params) if hasattr(params, "__iter__") else [params]
     for param in params:
         if not hasattr(param, "grad") or not hasattr(param, "trainable"):
-            raise InputError(f"{owner}: given {describe(param)}; give Params, such as "
+            raise InputError(f"{owner}: got {describe(param)}; give Params, such as "
                              "optimizer.params.values()")
         check_trainable(owner, param)
     return params

@@ -84,7 +84,7 @@ class Optimizer:
         if not isinstance(state, dict) or state.keys() != set(wanted):
             given = (f"the keys {', '.join(map(str, state)) or 'of an empty dict'}"
                      if isinstance(state, dict) else describe(state))
-            raise InputError(f"optimizer state: given {given}; it must be a dict with the keys "
+            raise InputError(f"optimizer state: got {given}; it must be a dict with the keys "
                              f"{', '.join(wanted)}, from state_dict of the same kind of optimizer")
         for moment in self.moments:
             check_state_dict(getattr(self, moment), state[moment], f"{moment} of")

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.study.figures import TITLES, Figure, loss_accuracy_panels, make_grid, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, LABELS, MEMORISED, METRICS, NAMES
 from experiments.study.text import mean_std, median_span, table
-from experiments.study.verdict import SAME_FACTOR, lower, within
+from experiments.study.verdict import SAME_FACTOR, distances_to_margin, lower
 
 TITLE = "Question 4: sums of two and of three numbers"
 RUNS, SEEDS = {"p": 11, "orders": "2 3"}, (0, 42, 1, 2, 3, 4, 5, 6, 7, 8)
@@ -30,7 +30,7 @@ def effects(study, lstm_recipe):
 
     binary, ternary = (gpt.shortfall(f"{A_VAL}_order{order}") for order in ORDERS)
     alike = [part for metric in LIMITS
-             for part in within(sooner(lstm, metric), math.log10(SAME_FACTOR))]
+             for part in distances_to_margin(sooner(lstm, metric), math.log10(SAME_FACTOR))]
     return {
         "the GPT memorises binary equations sooner than ternary ones": [sooner(gpt, A_TRAIN)],
         "the GPT generalises on binary equations sooner than on ternary ones": [sooner(gpt, A_VAL)],

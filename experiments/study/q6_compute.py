@@ -12,7 +12,7 @@ from experiments.study import runs as stored
 from experiments.study.figures import Figure, Panel, curve_panels, make_grid, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import estimate, mean_std, median_span, span, table
-from experiments.study.verdict import SAME_ACCURACY, lower, rank_correlation, within
+from experiments.study.verdict import SAME_ACCURACY, distances_to_margin, lower, rank_correlation
 
 TITLE = "Question 6: batch size and training budget"
 BATCHES = (32, 64, 128, 256, 512)
@@ -86,7 +86,7 @@ def captions_on_steps(lstm, gpt):
         "the LSTM needs more steps to its best A_train as B grows":
             [rank_correlation(BATCHES, first), first[-1] - first[0]],
         "the GPT's steps to its best A_train hardly change for small B":
-            within(small[1] - small[0], math.log10(TWICE)),
+            distances_to_margin(small[1] - small[0], math.log10(TWICE)),
         "with a low budget small B bring the LSTM a lower L_train":
             [mean_low(lambda a: loss_rise(lstm, L_TRAIN, a))],
         "t_f(L_train) varies more with B for GPTs":

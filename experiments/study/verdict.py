@@ -149,7 +149,7 @@ def rising(values):
     return list(np.diff(values, axis=0))
 
 
-def within(difference, margin):
+def distances_to_margin(difference, margin):
     """Return two effects, above 0 if the absolute difference is below the margin (equivalence)."""
     return [margin - difference, margin + difference]
 

@@ -90,7 +90,7 @@ class LoRALinear(Layer):
     def __init__(self, base, rank=4, alpha=None, *, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
         if not isinstance(base, FrozenLinear):
-            raise InputError(f"LoRALinear: given {describe(base)}; give a Linear or a "
+            raise InputError(f"LoRALinear: got {describe(base)}; give a Linear or a "
                              "QuantLinear")
         D, E = base.sizes
         checked_integer("rank", rank, 1, min(D, E))
@@ -124,7 +124,7 @@ class LoRALinear(Layer):
 def check_linear(owner, linear):
     """Raise InputError unless `linear` is a Linear."""
     if not isinstance(linear, Linear):
-        raise InputError(f"{owner}: given {describe(linear)}; give a Linear")
+        raise InputError(f"{owner}: got {describe(linear)}; give a Linear")
 
 
 def freeze_bias(b):

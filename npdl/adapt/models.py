@@ -147,7 +147,7 @@ def _replace(model, replacements):
 def count_multiplications(layer, rows):
     """Return the number of multiplications of a linear layer's forward over `rows` rows.
 
-    Dequantizing W (D, E) counts as D * E. A multiplication by the scale 1 is not counted.
+    Dequantizing W (D, E) counts as D * E. A LoRA scale of 1 is not counted.
     """
     D, E = layer.sizes
     if isinstance(layer, LoRALinear):

@@ -151,7 +151,7 @@ class _Tuple(argparse.Action):
 
 
 def _named(read, name):
-    """Name the function `read`, for argparse's messages on invalid values, and return `read`."""
+    """Set the name of the function `read`, which argparse prints for invalid values. Return it."""
     read.__name__ = name
     return read
 

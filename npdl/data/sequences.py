@@ -19,7 +19,7 @@ def pad(sequences, value=0):
     filled = [array for array in arrays if array.size]
     shapes = {array.shape[1:] for array in filled}
     if not filled or len(shapes) > 1 or any(array.ndim == 0 for array in arrays):
-        raise InputError(f"pad: given {len(arrays)} sequences, of shapes "
+        raise InputError(f"pad: got {len(arrays)} sequences, of shapes "
                          f"{sorted({array.shape for array in arrays})}; give one or more "
                          "sequences (S, ...) that differ only in S")
     lengths = np.array([len(array) for array in arrays])

@@ -44,8 +44,8 @@ def assign_memory(uses, used_later=()):
     uses        for each point in time, {buffer in use: its number of bytes}
     used_later  buffers that are also used after the last point in time
 
-    The largest buffers are placed first. Each buffer goes into the first gap that is large enough
-    between the placed buffers that are in use at the same time.
+    The largest buffers are placed first. Each buffer goes into the first gap that is large enough.
+    Gaps are the bytes that no placed buffer needs while this buffer is in use.
     """
     first, last, sizes = {}, {}, {}
     for i, used in enumerate(uses):

@@ -151,7 +151,7 @@ class Operation:
     kind     its name: "add" (a ufunc), "add.reduce", "copy", "take", "guard", ..; a name with "()",
              such as "sort()", is any other function, which a replay simply calls
     inputs   Views, and Python or NumPy scalars
-    output   a View; None for a guard
+    output   a View; None for a guard (a check that a replay takes the same path)
     run      a function: run(*inputs, out=output) computes the operation with NumPy
     ufunc    the ufunc of an elementwise operation or a reduction, else None
     loop     for an elementwise operation, the dtypes to which NumPy casts the inputs, and the dtype

@@ -101,7 +101,7 @@ class AdditiveAttention(Layer):
         self.a = Param(uniform_fan_in(rng, d_hidden, (d_hidden,), dtype))
 
     def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v, mask, key_width="d'")
+        check_attention(q, k, v, mask, key_width="d_k")
         u, c_q = self.W_q.forward(q)                            # u       (..., R, h)
         w, c_k = self.W_k.forward(k)                            # w       (..., S, h)
         t = xp.tanh(u[..., :, None, :] + w[..., None, :, :])    # t       (..., R, S, h)

@@ -28,7 +28,7 @@ class Bidirectional(Layer):
     def __init__(self, ahead, back):
         for layer in (ahead, back):
             if not isinstance(layer, Recurrent):
-                raise InputError(f"Bidirectional: given {describe(layer)}; give two RNNs, GRUs or "
+                raise InputError(f"Bidirectional: got {describe(layer)}; give two RNNs, GRUs or "
                                  "LSTMs, such as LSTM(3, 5)")
         if ahead.layers[0].cell.W_x.shape[0] != back.layers[0].cell.W_x.shape[0]:
             raise InputError("Bidirectional: the two layers have different input widths; they must "

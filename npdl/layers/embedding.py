@@ -61,7 +61,7 @@ class Unembedding(Layer):
 
     def __init__(self, embedding):
         if not isinstance(getattr(embedding, "W", None), Param):
-            raise InputError(f"Unembedding: given {describe(embedding)}; give the Embedding "
+            raise InputError(f"Unembedding: got {describe(embedding)}; give the Embedding "
                              "whose matrix the classifier should use")
         self.W = embedding.W
 

@@ -172,7 +172,7 @@ class RecurrentLayer(Layer):
 
     def __init__(self, cell):
         if not isinstance(cell, Cell):
-            raise InputError(f"RecurrentLayer: given {describe(cell)}; give a cell, such as "
+            raise InputError(f"RecurrentLayer: got {describe(cell)}; give a cell, such as "
                              "LSTMCell(3, 5)")
         self.cell = cell
 

@@ -153,20 +153,20 @@ def compute_logits(model, inputs, **options):
 def measure(model, inputs, targets, counted):
     """Return two arrays (B,): each sequence's loss and its number of correct unmasked tokens."""
     logits, _ = compute_logits(model, inputs)
-    return compute_measures(logits, most_probable(logits), targets, counted)
+    return measure_logits(logits, most_probable(logits), targets, counted)
 
 
 def measure_prefixes(model, rows, entries, targets, counted):
     """Return the results of `measure`, but compute each distinct prefix only once.
 
     rows     the distinct prefixes (npdl.engine.prefix.Rows)
-    entries  (B, C) integers: for each of the targets (B, C), the row of the logits (M, V)
+    entries  (B, C) integers: for each of the targets (B, C), the index of its prefix
     """
-    logits, _ = model_on_rows(model).forward(rows)              # logits (M, V)
-    return compute_measures(logits[entries], most_probable(logits)[entries], targets, counted)
+    logits, _ = model_on_rows(model).forward(rows)          # logits (M, V), one row per prefix
+    return measure_logits(logits[entries], most_probable(logits)[entries], targets, counted)
 
 
-def compute_measures(logits, predicted, targets, counted):
+def measure_logits(logits, predicted, targets, counted):
     """Return the results of `measure` from the logits and the predicted tokens."""
     loss, _ = SequenceLoss("none").forward(logits, targets, counted)
     return loss, ((predicted == targets) & counted).sum(1)

@@ -50,5 +50,5 @@ def test_pad():
     x, _ = pad([np.ones((1, 2), "float32"), np.zeros((3, 2), "float32")])
     assert x.shape == (2, 3, 2) and x.dtype == np.float32 and x.sum() == 2
     for wrong in ([], [[]], [3, 4], [np.ones((2, 3)), np.ones((2, 4))]):
-        with pytest.raises(InputError, match="pad: given .* give one or more"):
+        with pytest.raises(InputError, match="pad: got .* give one or more"):
             pad(wrong)

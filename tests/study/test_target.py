@@ -235,7 +235,7 @@ def test_an_option_without_a_value_is_an_error(monkeypatch):
         def __init__(self, *sizes, loud=False, **keywords):
             super().__init__(*sizes, **keywords)
 
-    with pytest.raises(InputError, match="examples.py has no value for the option loud of Other"):
+    with pytest.raises(InputError, match="examples.py has no value for the option 'loud' of Other"):
         list_option_values(Other)
     monkeypatch.setitem(examples.VALUES, "loud", [True])
     assert list_option_values(Other)[0] == ("loud", True)

@@ -54,8 +54,8 @@ class FixSearch:
         self.words = functools.cache(self._make_vocabulary)
 
     def find_fixes(self):
-        """Return the Fixes of the first successful stage (`_list_stages`), at most one per line."""
-        for group, rank in self._list_stages():
+        """Return the Fixes of the first successful stage, at most one per line."""
+        for group, rank in self._iterate_stages():
             fixes = [fix for c in group if (fix := self.find_fix(c, rank)) is not None]
             if fixes and group[0].rest:
                 return fixes[:1]
@@ -63,7 +63,7 @@ class FixSearch:
                 return sorted(fixes, key=lambda fix: self.localization.sort_key(fix.candidate))
         return []
 
-    def _list_stages(self):
+    def _iterate_stages(self):
         """Yield (list of Candidates, rank of edits) in the order in which they are tried.
 
         1. Candidates with the status UNMATCHED or CONSTANT (npdl.study.blame.localize). After the

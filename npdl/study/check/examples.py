@@ -262,7 +262,7 @@ def token_mask(which):
 
 
 def draw_state(layer, inputs, rng):
-    """Draw an initial state with the structure and the shapes of the last state."""
+    """Draw an initial state like the state that forward returns."""
     (_, last), _ = getattr(layer, "model", layer).forward(inputs[0])
     return map_leaves(last, lambda a: rng.standard_normal(a.shape))
 

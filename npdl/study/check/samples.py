@@ -91,8 +91,8 @@ def list_option_values(cls):
             if taken.default is taken.empty or name in SIZES | MUTE | {"rng"}:
                 continue
             if name not in known:
-                raise InputError(f"npdl/study/check/examples.py has no value for the option {name} "
-                                 f"of {cls.__name__}; put a value into {where}")
+                raise InputError(f"npdl/study/check/examples.py has no value for the option "
+                                 f"{name!r} of {cls.__name__}; put one into its {where}")
             found += [(name, value) for value in known[name] if value != taken.default]
     return found
 

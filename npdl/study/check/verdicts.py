@@ -284,10 +284,11 @@ class Check:
         return found
 
     def _compute_derivatives(self, used):
-        """Compute all numerical derivatives of the outputs at the paths `used`.
+        """Compute the numerical derivatives of the outputs whose paths are in `used`.
 
         Returns (columns, largest, {name: [Derivative]}). `columns` are the indices of these
-        outputs. `largest` is the largest scale of a derivative (npdl.study.check.differences).
+        outputs. `largest` is the largest scale, the sum of the
+        magnitudes of the derivatives of all output entries.
         """
         columns = [self.paths.index(path) for path in used]
         largest = max((one.evaluate_level(0)[1, columns].sum()

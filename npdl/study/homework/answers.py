@@ -36,7 +36,7 @@ class InvalidFile(Exception):
 
 
 def load_class(questions, text, file, name):
-    """Run a student's file, and give the layers in `questions` its class `name`.
+    """Run a student's file, and make the layers in `questions` instances of its class `name`.
 
     questions  {case: question} (Exercise.make_questions)
     text       the content of the file, as bytes

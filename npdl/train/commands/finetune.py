@@ -148,7 +148,7 @@ def pretrained_config(path, adapters, overrides):
     full, window = overrides.pop("full", False), overrides.pop("window", PretrainedConfig.block)
     PretrainedConfig.check_names(overrides)
     if "pretrained" in overrides:
-        raise InputError("--pretrained is for --resume; leave it out here, where the model is "
+        raise InputError("--pretrained is only for --resume; leave it out, because the model is "
                          "named already")
     if full and adapters:
         raise InputError(f"--{next(iter(adapters))} is an option of adapters, and --full trains "

@@ -166,8 +166,8 @@ class FolderWeights:
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype not in safetensors.FLOATS:
-            raise InputError(f"{file.path}: {name} is {entry.dtype}; npdl reads "
-                             f"{', '.join(safetensors.FLOATS)}, and not arrays that another "
+            raise InputError(f"{file.path}: {name} has the dtype {entry.dtype}; npdl reads "
+                             f"{', '.join(safetensors.FLOATS)}, and no arrays that another "
                              "library has quantized")
         if mapped and entry.stored_dtype == np.dtype(dtype):
             return file.mapped(name)
