@@ -300,3 +300,23 @@ def test_source_and_exceptions_cannot_break_the_page():
     assert text.count("</script>") == 2 and "<!--" not in text
     lines = page_data(text)["functions"][0]["lines"]
     assert any("&lt;/script&gt;&lt;b&gt;&amp;amp;" in line[1] for line in lines)
+
+
+class Pair:
+    def forward(self, x):
+        y = np.tanh(x)
+#        y = np.sin(x)
+        return y, x
+
+    def backward(self, dy, dx):
+        dz = 3 * dy
+        return dz, dx
+
+
+def test_a_line_that_an_editor_made_a_comment_is_no_code_in_the_page():
+    page = format_page(step(Pair(), np.ones((2, 2))), PHASES)
+    assert '"","y = np.sin(x)"' in page
+
+
+def test_no_formula_repeats_a_returned_tuple():
+    assert shown(step(Pair(), np.ones((2, 2)))).count("return dz, dx") == 1

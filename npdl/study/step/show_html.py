@@ -104,11 +104,12 @@ def _format_lines(function):
     simple = {line.first_line: line.node for line in function.lines if line.is_simple}
     for n in range(node.lineno, node.end_lineno + 1):
         if not node.body[0].lineno <= n <= docstring_end:
-            code, _, comment = source[n - 1].partition("  #")       # PEP 8: two spaces before #
-            code = html.escape(code[node.col_offset :].rstrip(), quote=False)
+            # two spaces before #, as in PEP 8, or none where an editor turned a line into a comment
+            code, _, comment = f"  {source[n - 1]}".partition("  #")
+            code = html.escape(code[2 + node.col_offset :].rstrip(), quote=False)
             formulas = [write(simple[n]) if n in simple else "" for write in (
                 maths.format_html, maths.format_text)]
-            yield [n, code, comment.strip(), *formulas]
+            yield [n, code, comment.lstrip("#").strip(), *formulas]
 
 
 def _round_number(value):

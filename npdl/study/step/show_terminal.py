@@ -1,6 +1,7 @@
 """Print the Walk that step() returns. A terminal shows colours; NO_COLOR turns them off."""
 
 import os
+import re
 import sys
 
 from npdl.exceptions import printable
@@ -79,5 +80,5 @@ def _format_step(step, paint):
 
 
 def _remove_notation(text):
-    """Return a line without spaces and "self.", to compare code with a formula."""
-    return text.replace(" ", "").replace("−", "-").replace("self.", "")
+    """Return a line without spaces, parentheses and "self.", to compare code with a formula."""
+    return re.sub(r"[ ()]|self\.", "", text).replace("−", "-")
