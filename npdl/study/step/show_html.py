@@ -6,6 +6,7 @@ import json
 import linecache
 import math
 import string
+import tokenize
 from pathlib import Path
 
 from npdl.study.containment import format_exception
@@ -100,16 +101,19 @@ class _Data:
 def _format_lines(function):
     """Yield a list [number, code, comment, HTML formula, Unicode formula] for each line."""
     source, node = linecache.getlines(function.file), function.node
+    comments = {token.start[0]: token.start[1]              # {line: column of its comment}
+                for token in tokenize.generate_tokens(iter(source).__next__)
+                if token.type == tokenize.COMMENT}
     docstring_end = node.body[0].end_lineno if ast.get_docstring(node) else 0
     simple = {line.first_line: line.node for line in function.lines if line.is_simple}
     for n in range(node.lineno, node.end_lineno + 1):
         if not node.body[0].lineno <= n <= docstring_end:
-            # two spaces before #, as in PEP 8, or none where an editor turned a line into a comment
-            code, _, comment = f"  {source[n - 1]}".partition("  #")
-            code = html.escape(code[2 + node.col_offset :].rstrip(), quote=False)
+            line = source[n - 1].rstrip()
+            at = comments.get(n, len(line))
+            code = html.escape(line[node.col_offset : at].rstrip(), quote=False)
             formulas = [write(simple[n]) if n in simple else "" for write in (
                 maths.format_html, maths.format_text)]
-            yield [n, code, comment.lstrip("#").strip(), *formulas]
+            yield [n, code, line[at:].lstrip("#").strip(), *formulas]
 
 
 def _round_number(value):
