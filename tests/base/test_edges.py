@@ -179,7 +179,7 @@ REFUSED = {                                     # name: (call, what the message 
        for id_ in (True, 1.9, 4, -1, [1], "a")},
     "an adapter on an adapter": (
         lambda: LoRALinear(LoRALinear(Linear(2, 2), 1), 1), "give a Linear or"),
-    "an adapter on nothing": (lambda: LoRALinear(None), "given NoneType"),
+    "an adapter on nothing": (lambda: LoRALinear(None), "got NoneType"),
     "a frozen map of a table": (lambda: FrozenLinear(Embedding(3, 2)), "give a Linear"),
     "a quantized adapter": (lambda: QuantLinear(LoRALinear(Linear(2, 2), 1)), "give a Linear"),
     **{f"adapters where {where}": (lambda where=where: add_lora(MLP([2, 2]), 1, where=where),
@@ -187,9 +187,9 @@ REFUSED = {                                     # name: (call, what the message 
     "two directions of cells": (lambda: Bidirectional(LSTMCell, LSTMCell), "such as LSTM"),
     "a graph of bytes": (lambda: MessagePassing(Linear(4, 4), ReplaceUpdate()).forward(
         BYTES, np.ones((1, 1))), "h is uint8"),
-    "a chain of no layer": (lambda: Sequential(), "given nothing; give layers"),
-    "a chain of a class": (lambda: Sequential(Linear(2, 2), Tanh), "given type; give layers"),
-    "a chain in a list": (lambda: Sequential([Linear(2, 2)]), "given list; give layers"),
+    "a chain of no layer": (lambda: Sequential(), "got nothing; give layers"),
+    "a chain of a class": (lambda: Sequential(Linear(2, 2), Tanh), "got type; give layers"),
+    "a chain in a list": (lambda: Sequential([Linear(2, 2)]), "got list; give layers"),
     "an option that no layer takes": (
         lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "takes the option 'mask'"),
     "a window of no length": (lambda: draw_windows(np.arange(9), 0, 2, 1), "block = 0"),

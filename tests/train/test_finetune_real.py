@@ -157,7 +157,7 @@ def refused(arguments, mentioned, capsys):
 BAD = [
     (("--p", 8), "can't be used with a real model"),
     (("--operator", "-"), "--operator can't be used with"),
-    (("--pretrained", "a"), "--pretrained is for --resume"),
+    (("--pretrained", "a"), "--pretrained is only for --resume"),
     (("--full", "--rank", 2), "--rank is an option of adapters, and --full"),
     (("--window", 65), "--window 65 is longer than the model's context of 64 tokens"),
     (("--window", 0), "--window: 0 must be"),

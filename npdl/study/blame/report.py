@@ -77,7 +77,8 @@ class Blame:
         elif self.kind in HEADS or not self.line:
             head = HEADS.get(self.kind, "incorrect, but no line was found:")
             lines = [head, *([f"  {self.location}", ""] if self.line else []), textwrap.fill(
-                self.diagnosis, 92, initial_indent="  ", subsequent_indent="  "),
+                self.diagnosis, 92, initial_indent="  ", subsequent_indent="  ",
+                break_long_words=False, break_on_hyphens=False),        # a path stays whole
                 *_format_errors(self)]
         else:
             head = "this line raises an exception:" if self.kind == "raised" else \

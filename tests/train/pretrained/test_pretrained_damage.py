@@ -87,7 +87,7 @@ BAD = {                             # {what the line mentions: the damage}
     "a pickle, which can execute code":
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
     "is cut short": lambda folder: os.truncate(folder / WEIGHTS, 20_000),
-    "is I64; npdl reads": array(lambda W: np.ones(W.shape, "i8")),
+    "has the dtype I64; npdl reads": array(lambda W: np.ones(W.shape, "i8")),
     "self_attn.q_proj.weight holds NaN or infinity": array(holed),
     "q_proj.weight has shape (32, 31) in the files": array(lambda W: W[:, :-1]),
     "are the same parameter; remove one":
