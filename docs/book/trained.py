@@ -478,7 +478,7 @@ def ranks():
 
 def late():
     """Return both accuracies of a stored run of the study: the default GPT with seed 42."""
-    runs = Study().runs("gpt")
+    runs = Study().curves("gpt")
     at = runs.seeds.index(42)
     return {"step": runs.step.tolist(), **{name: rounded(runs.values[name][at], 5)
                                            for name in ("train_accuracy", "validation_accuracy")}}
@@ -514,7 +514,7 @@ def fall():
     steps_for_e     for each seed, the steps in which the loss falls by a factor e, as an average
                     from step 5000 to step 10,000
     """
-    runs = Study().runs("lstm")
+    runs = Study().curves("lstm")
     log_loss = np.log(runs.values["train_loss"].astype(float))
     from_5000, to_10000 = (log_loss[:, runs.step == step][:, 0] for step in (5000, 10_000))
     late = runs.step >= 3000

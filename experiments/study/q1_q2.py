@@ -63,14 +63,14 @@ def effects(study, lstm_recipe):
     """Return {claim: effects} for each number that the assignment prints."""
     recipes = {"lstm": lstm_recipe, "gpt": "default"}
     return {f"{NAMES[model]}: {row}": agreement_effects(row, value, list_measures(
-                study.runs(model, recipes[model]))[row])
+                study.curves(model, recipes[model]))[row])
             for model, printed in DOCUMENT.items() for row, value in printed.items()
             if not row.startswith("Δ")}
 
 
 def figures(study):
     panels = [panel for model, name in NAMES.items()
-              for panel in loss_accuracy_panels(study.runs(model), name)]
+              for panel in loss_accuracy_panels(study.curves(model), name)]
     return [Figure("fig01-02-default", "1 and 2", "Loss L and accuracy A of the LSTM and the GPT "
                    "over the training steps, on the training and the validation set.",
                    make_grid(panels, 2), (10, 7))]
@@ -78,10 +78,11 @@ def figures(study):
 
 def tables(study):
     heading, columns = [""], []
-    best = {model: {row: values.mean() for row, values in list_measures(study.runs(model)).items()}
+    best = {model: {row: values.mean()
+                    for row, values in list_measures(study.curves(model)).items()}
             for model in NAMES}
     for model, recipe in COLUMNS:
-        runs = study.runs(model, recipe)
+        runs = study.curves(model, recipe)
         heading.append(f"{NAMES[model]}, {recipe} ({len(runs.seeds)} seeds)")
         other = best["gpt" if model == "lstm" else "lstm"]
         column = []
@@ -97,12 +98,12 @@ def tables(study):
                                        for v in value) for row, value in DOCUMENT[model].items()])
     return [("The table shows mean ± standard deviation over seeds. The better model with the "
              "default recipe is bold.",
-             table(heading, zip(list_measures(study.runs("gpt")), *columns, strict=True)))]
+             table(heading, zip(list_measures(study.curves("gpt")), *columns, strict=True)))]
 
 
 def answer(study):
-    lstm, gpt = study.runs("lstm"), study.runs("gpt")
-    release, stated = study.runs("lstm", "release"), study.runs("gpt", "stated")
+    lstm, gpt = study.curves("lstm"), study.curves("gpt")
+    release, stated = study.curves("lstm", "release"), study.curves("gpt", "stated")
     return f"""
 **How well do both models learn, and when do they memorise and generalise?** Both models first
 memorise the training set and generalise thousands of steps later, with all {len(gpt.seeds)} seeds.

@@ -31,7 +31,7 @@ def effects(study, lstm_recipe):
 
 
 def figures(study):
-    both = {NAMES[model]: study.runs(model, **RUNS) for model in NAMES}
+    both = {NAMES[model]: study.curves(model, **RUNS) for model in NAMES}
     found = [Figure(f"fig0{label}-data-{name.lower()}", str(label), f"{name}: loss and accuracy "
                     "over the training steps. Each r_train has a colour and a marker.",
                     make_grid(curve_panels(dict(zip(FRACTIONS, runs, strict=True))), 2,
@@ -46,7 +46,7 @@ def figures(study):
 def tables(study):
     return [("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("model", "r_train"), [
-                 ((name, f"{r:g}"), study.runs(model, r_train=r))
+                 ((name, f"{r:g}"), study.curves(model, r_train=r))
                  for model, name in NAMES.items() for r in FRACTIONS]))]
 
 
@@ -60,7 +60,7 @@ def find_thresholds(runs):
 
 def answer(study):
     lstm, gpt = study.both("default", r_train=FRACTIONS)
-    release = study.runs("lstm", "release", r_train=FRACTIONS)
+    release = study.curves("lstm", "release", r_train=FRACTIONS)
     smallest = {name: find_thresholds(runs) for name, runs in
                 (("lstm", lstm), ("gpt", gpt), ("release", release))}
     gaps = np.concatenate([general - overfit for general, overfit in smallest.values()])

@@ -44,10 +44,10 @@ def figures(study):
     panels, split = [], []
     for suffix, which in WHICH.items():
         for model, name in NAMES.items():
-            panels += loss_accuracy_panels(study.runs(model, **RUNS), f"{name}, {which}", suffix)
+            panels += loss_accuracy_panels(study.curves(model, **RUNS), f"{name}, {which}", suffix)
     for metric in (A_TRAIN, A_VAL):
         for model, name in NAMES.items():
-            runs = study.runs(model, **RUNS)
+            runs = study.curves(model, **RUNS)
             split.append(metric_panel(f"{name}: {TITLES[metric]}", metric, [
                 (words, runs.step, runs.values[f"{metric}_order{order}"])
                 for order, words in ORDERS.items()]))
@@ -59,12 +59,12 @@ def figures(study):
 
 
 def tables(study):
-    rows = [(NAMES[model], which, *(mean_std(metric, study.runs(model, **RUNS).best(
+    rows = [(NAMES[model], which, *(mean_std(metric, study.curves(model, **RUNS).best(
         metric + suffix)) for metric in METRICS)) for model in NAMES
         for suffix, which in WHICH.items()]
     steps = []
     for model, recipe in (("gpt", "default"), ("lstm", "default"), ("lstm", "release")):
-        runs = study.runs(model, recipe, **RUNS)
+        runs = study.curves(model, recipe, **RUNS)
         cells = [median_span(steps, "{:.0f}") for m in LIMITS for steps in first_steps(runs, m)]
         steps.append((NAMES[model], recipe, *cells, ternary_first(runs)))
     heading = [f"{name}, {LABELS[metric]} ≥ {limit:g}" for metric, limit in LIMITS.items()
@@ -93,13 +93,13 @@ def lowest_after(runs):
 
 
 def answer(study):
-    gpt, lstm = study.runs("gpt", **RUNS), study.runs("lstm", **RUNS)
+    gpt, lstm = study.curves("gpt", **RUNS), study.curves("lstm", **RUNS)
     held_out = round(11**2 * 0.5)
     return f"""
 **(c) Do the models learn the sums of two numbers (binary equations) or of three numbers (ternary
 equations) sooner?** In {ternary_first(gpt)} runs, the GPT generalises on ternary equations first.
 For the LSTM the order differs between seeds: ternary equations come first in {ternary_first(lstm)}
-runs, and in {ternary_first(study.runs("lstm", "release", **RUNS))} with Glorot gates. Both models
+runs, and in {ternary_first(study.curves("lstm", "release", **RUNS))} with Glorot gates. Both models
 memorise binary and ternary equations at about the same time. The GPT memorises the binary ones at
 most one evaluation (100 steps) sooner. The GPT's A_val is unsteady: after it has reached 0.9 on
 binary or on ternary equations, it falls to {lowest_after(gpt):.2f} at the lowest.

@@ -184,7 +184,7 @@ def answers_on_parameters(lstm, gpt):
 def figures(study):
     found = []
     for model, name, first in (("gpt", "GPT", 12), ("lstm", "LSTM", 15)):
-        runs = study.runs(model, **RUNS)
+        runs = study.curves(model, **RUNS)
         panels = [panel for i, L in enumerate(LAYERS) for panel in curve_panels(
             dict(zip(WIDTHS, runs[i], strict=True)), prefix=f"L = {L}: ")]
         found.append(Figure(f"fig{first}-{first + 2}-size-{model}", f"{first} to {first + 2}",
@@ -192,7 +192,7 @@ def figures(study):
                             "number of layers L, and each width d has a colour and a marker.",
                             make_grid(panels, 4, "d"), (16, 9)))
     for model, name, label in (("lstm", "LSTM", 18), ("gpt", "GPT", 20)):
-        runs = study.runs(model, **RUNS)
+        runs = study.curves(model, **RUNS)
         by_P = {f"L = {L}": ([count_parameters(model, L, d) for d in WIDTHS], runs[i])
                 for i, L in enumerate(LAYERS)}
         by_L = {d: runs[:, j] for j, d in enumerate(WIDTHS)}
@@ -221,7 +221,7 @@ def measure_gains(model, runs):
 
 
 def tables(study):
-    columns = {(model, recipe): measure_gains(model, study.runs(model, recipe, **RUNS))
+    columns = {(model, recipe): measure_gains(model, study.curves(model, recipe, **RUNS))
                for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))}
     rows = [(increase, name, *(estimate(column[increase][i], form) for column in columns.values()))
             for increase in columns["gpt", "default"]
@@ -233,15 +233,15 @@ def tables(study):
             ("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("model", "L", "d", "P"), [
                  ((NAMES[model], L, d, f"{count_parameters(model, L, d):,}"),
-                  study.runs(model, layers=L, width=d))
+                  study.curves(model, layers=L, width=d))
                  for model in NAMES for L in LAYERS for d in WIDTHS]))]
 
 
 def answer(study):
     lstm, gpt = (Sizes(model, runs) for model, runs in zip(
         NAMES, study.both("default", **RUNS), strict=True))
-    third = np.concatenate([(study.runs("lstm", recipe, **RUNS).best(L_VAL)[2]
-                             > study.runs("lstm", recipe, **RUNS).best(L_VAL)[1]).ravel()
+    third = np.concatenate([(study.curves("lstm", recipe, **RUNS).best(L_VAL)[2]
+                             > study.curves("lstm", recipe, **RUNS).best(L_VAL)[1]).ravel()
                             for recipe in ("default", "release")])
     width, depth, size = (
         [estimate(10 ** change(sizes), "{:.2g}", True) for sizes in (gpt, lstm)]

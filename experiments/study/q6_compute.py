@@ -158,7 +158,7 @@ FRACTIONS = ((A_TRAIN, True), (L_TRAIN, True), (L_VAL, True), (A_VAL, True),
 
 
 def figures(study):
-    models = {name: study.runs(model, **RUNS) for model, name in NAMES.items()}
+    models = {name: study.curves(model, **RUNS) for model, name in NAMES.items()}
     curves = []
     for label, part, what in (("22", "train", "Training"), ("23", "validation", "Validation")):
         panels = [panel for metric in (f"{part}_loss", f"{part}_accuracy")
@@ -202,11 +202,11 @@ def budget(models):
 
 def tables(study):
     shown = [(m, a) for m in METRICS[1::2] for a in (0.1, 0.5, 1.0)]
-    rows = [(name, B, *(mean_std(m, study.runs(model, steps=T, batch=B).best(m, find_step(a)))
+    rows = [(name, B, *(mean_std(m, study.curves(model, steps=T, batch=B).best(m, find_step(a)))
                         for m, a in shown)) for model, name in NAMES.items() for B in BATCHES]
     ends = [(L_VAL, 0.1), (L_VAL, 0.3), (L_VAL, 1.0), (A_VAL, 0.1), (A_VAL, 0.3)]
     extremes = [(NAMES[model], recipe, B, *(median_span(
-        study.runs(model, recipe, steps=T, batch=B).best(m, find_step(a)),
+        study.curves(model, recipe, steps=T, batch=B).best(m, find_step(a)),
         "{:.2g}" if m == L_VAL else "{:.3f}") for m, a in ends))
         for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))
         for B in (BATCHES[0], BATCHES[-1])]

@@ -29,7 +29,7 @@ def norms(runs, first, last):
 
 def effects(study, lstm_recipe):
     """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
-    runs = study.runs("lstm", lstm_recipe, **RUNS)
+    runs = study.curves("lstm", lstm_recipe, **RUNS)
     loss, accuracy, general = runs.best(L_VAL), runs.best(A_VAL), runs.log_general_step()
     t_loss, t_accuracy = runs.best_step(L_VAL), runs.best_step(A_VAL)
     norm = norms(runs, *WINDOW)
@@ -68,7 +68,7 @@ def effects(study, lstm_recipe):
 
 # --- figures, tables, answer ----------------------------------------------------------------------
 def figures(study):
-    runs = study.runs("lstm", **RUNS)
+    runs = study.curves("lstm", **RUNS)
     curves = curve_panels(dict(zip(DECAYS, runs, strict=True)), (*METRICS, NORM))
     return [Figure("fig33-decay-curves", "33", "LSTM: loss, accuracy and the l2 norm of the "
                    "parameters over the training steps. Each decay has a colour and a marker.",
@@ -85,14 +85,14 @@ def tables(study):
                 "t_f(L_val)": (lambda runs: runs.best_step(L_VAL), "{:.0f}"),
                 "t_f(A_val)": (lambda runs: runs.best_step(A_VAL), "{:.0f}"),
                 "A_val ≥ 0.9 at": (lambda runs: runs.general_step(), "{:.0f}")}
-    rows = [(recipe, f"{decay:g}", *(median_span(measure(study.runs(
+    rows = [(recipe, f"{decay:g}", *(median_span(measure(study.curves(
         "lstm", recipe, steps=T, weight_decay=decay)), form) for measure, form in
         measures.values())) for recipe in ("default", "release") for decay in DECAYS]
     return [("The table shows the median (least to largest) over seeds.",
              table(("recipe", "decay", *measures), rows)),
             ("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("weight decay",), [
-                 ((f"{decay:g}",), study.runs("lstm", steps=T, weight_decay=decay))
+                 ((f"{decay:g}",), study.curves("lstm", steps=T, weight_decay=decay))
                  for decay in DECAYS]))]
 
 
@@ -110,8 +110,8 @@ def norm_at(runs, steps):
 
 
 def answer(study):
-    runs = study.runs("lstm", **RUNS)
-    both = [runs, study.runs("lstm", "release", **RUNS)]
+    runs = study.curves("lstm", **RUNS)
+    both = [runs, study.curves("lstm", "release", **RUNS)]
     loss, first = runs.best(L_VAL), runs.best_step(A_VAL)
     start = [r.values[NORM][..., 0] for r in both]
     known = [norm_at(r, r.memorised_step()) for r in both]
@@ -136,4 +136,4 @@ generalises has smaller weights, and decay leads there; the runs show the order 
 cause.
 
 Of {2 * len(DECAYS) * len(runs.seeds)} runs by both recipes, {general.size} generalise. In {late}
-runs the training loss spikes late, at values that are mostly float32 rounding; this moves t_f."""
+runs the training loss spikes late, when it is so small that float32 rounding dominates it."""

@@ -126,7 +126,7 @@ class Study:
             self.rows.append({"question": path.stem, **row})
 
     @functools.cache  # noqa: B019 (one Study lives as long as the program)
-    def runs(self, model, recipe="default", **settings):
+    def curves(self, model, recipe="default", **settings):
         """Return the Curves of a model. A setting given as a tuple becomes a leading axis.
 
         The seeds are those that are stored for every setting, the assignment's first.
@@ -148,7 +148,7 @@ class Study:
 
     def both(self, lstm, **settings):
         """Return (Curves of the LSTM with recipe `lstm`, Curves of the GPT) for common seeds."""
-        both = self.runs("lstm", lstm, **settings), self.runs("gpt", **settings)
+        both = self.curves("lstm", lstm, **settings), self.curves("gpt", **settings)
         seeds = [seed for seed in both[0].seeds if seed in both[1].seeds]
         return [Curves(one.step, seeds, {
             metric: values[..., [one.seeds.index(seed) for seed in seeds], :]

@@ -46,7 +46,7 @@ class GroupSource:
         self._scalars = {}                  # {Operand: C variable}, if a row shares one entry
         self._join_axes()
         for k, rows in enumerate(self.rows):
-            getattr(self, f"_add_{rows.form}")(k, rows)
+            getattr(self, f"_write_{rows.form}")(k, rows)
         self._close_loop()
         lines = [line for line, tag in self._lines if tag is None or tag in self._used]
         scratch = [row for key, row in self._scratch_rows.items() if key in self._used]
@@ -66,7 +66,8 @@ class GroupSource:
 
     # Forms of operations
 
-    def _add_map(self, k, rows):
+    def _write_map(self, k, rows):
+        """Write the code of an elementwise operation."""
         names = self._read_inputs(rows)
         value = operation_expression(rows.op, names, [_dtype_of(x) for x in rows.inputs])
         kind = TYPES[rows.output.view.dtype.name]
@@ -74,7 +75,8 @@ class GroupSource:
         self._lines.append((f"{kind} v{k} = {value};", None))
         self._write_output(rows.output, f"v{k}", rows.width)
 
-    def _add_row(self, k, rows):
+    def _write_row(self, k, rows):
+        """Write the code of a sum, maximum or minimum along each row."""
         (x,) = self._read_inputs(rows)
         kind = TYPES[rows.output.view.dtype.name]
         if rows.op.kind == "add.reduce":
@@ -94,7 +96,7 @@ class GroupSource:
         self._lines.append((f"{kind} r{k} = ({kind})s{k};", None))
         self._write_output(rows.output, f"r{k}", 1)
 
-    def _add_column(self, k, rows):
+    def _write_column(self, k, rows):
         """Write the code of a sum over the rows.
 
         All rows are added to a row of scratch memory, which is copied to the result at the end.

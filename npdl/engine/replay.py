@@ -50,7 +50,7 @@ class Recording:
             self.lowered = None
 
     def _wrap_argument(self, value):
-        """Return an argument. Arrays, floats and generators are wrapped, so that they record."""
+        """Return an argument; wrap an array, a float or a generator, so that it is recorded."""
         if isinstance(value, np.ndarray):
             recorded = self.recorder.wrap(np.array(value), "input")
         elif type(value) is float:

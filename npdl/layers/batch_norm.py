@@ -30,8 +30,8 @@ def to_wide_floats(x):
     return x.astype(xp.promote_types(x.dtype, xp.float32), copy=False)
 
 
-def centred(x, axes):
-    """Return (x - mean, mean, biased variance). The means are over `axes`, which keep length 1.
+def moments(x, axes):
+    """Return (x - mean, mean, biased variance). The moments are over `axes`, which keep length 1.
 
     The mean of large numbers has a rounding error, which would increase the variance. So the
     mean of the difference is subtracted once more.
@@ -115,7 +115,7 @@ class BatchNorm(ChannelNorm):
         check_shape("BatchNorm", x, f"(N, {self.channels}, L)", f"(N, {self.channels})")
         x = to_wide_floats(x)
         if training:
-            c, mean, var = centred(x, (0, *position_axes(x)))      # mean   (1, C, 1) or (1, C)
+            c, mean, var = moments(x, (0, *position_axes(x)))      # mean   (1, C, 1) or (1, C)
             self.update_running(mean.reshape(-1), var.reshape(-1), x.size // self.channels)
         else:
             c = x - per_channel(self.running_mean.data, x)
@@ -162,7 +162,7 @@ class GroupNorm(ChannelNorm):
 
     def forward(self, x):
         check_shape("GroupNorm", x, f"(N, {self.channels}, L)", f"(N, {self.channels})")
-        c, _, var = centred(split_groups(to_wide_floats(x), self.groups), (2,))
+        c, _, var = moments(split_groups(to_wide_floats(x), self.groups), (2,))
         std = xp.sqrt(var + self.eps)                       # std    (N, G, 1)
         x_hat = (c / std).reshape(x.shape)
         y = self.scaled(x_hat)                              # y      (N, C, L) or (N, C)

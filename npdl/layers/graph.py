@@ -71,7 +71,7 @@ class MessagePassing(Layer):
     `message` is the layer f (..., D) -> (..., E), and `update` is the layer q, whose forward takes
     h and the sum of messages. forward(h, edges): h is (..., N, D). `edges` is (..., N, N), or
     (N, N) if the whole batch has the same edges; edges[i, j] is the weight of the edge from j to i,
-    a number or a bool. Edges that are floats get a gradient.
+    a number or a bool. backward returns (dh, dedges); dedges is None unless edges are floats.
     """
 
     def __init__(self, message, update):

@@ -53,8 +53,8 @@ class Trainer:
     def measure(self):
         """Return {name: number} of the task's measures and of the user's metrics.
 
-        Raises InputError if a metric does not return a finite number, or if each
-        record has a number of its name already.
+        Raises InputError if a metric does not return a finite number, or if every
+        record already has a number with this name.
         """
         record = self.task.measure(self.engine)
         for name, metric in self.metrics.items():

@@ -86,7 +86,7 @@ def test_a_new_run_is_added_to_its_table(tmp_path):
     for seed in (7, 8):
         command.add_runs("sanity", [(cells | {"seed": seed}, records)], tmp_path)
     study = Study(tmp_path)
-    found = study.runs("gpt")
+    found = study.curves("gpt")
     assert found.seeds == [7, 8] and np.allclose(found.best(L_VAL), 0.5)
     with open(tmp_path / "sanity.csv", encoding="utf-8") as file:
         assert [row["t_f(L_val)"] for row in csv.DictReader(file)] == ["2", "2"]

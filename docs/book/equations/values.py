@@ -167,6 +167,7 @@ def multiply_or_call(a, b):
 
 
 def dot_product(a, b):
+    """Return the inner products along the last axis. The product with a scalar is elementwise."""
     product = np.multiply(a, b)
     return product.sum(-1) if np.ndim(a) and np.ndim(b) else product
 

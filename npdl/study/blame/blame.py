@@ -107,7 +107,7 @@ def _blame_no_fault(checked, other_inputs, budget):
     The answer is that the layer is correct, that it could not be checked, or that a gradient is
     wrong for other inputs. Other inputs are tried if `other_inputs` is True, within the budget.
     """
-    rows = checked.rows
+    rows, seconds = checked.rows, budget.elapsed        # about the time of another check
     if checked.questions:
         return _blame_question(checked)
     if checked.check.is_all_zero or not any(row.right for row in rows):
@@ -116,7 +116,7 @@ def _blame_no_fault(checked, other_inputs, budget):
         return make_blame(checked, kind="unchecked",
                          diagnosis=f"nothing was checked: {why}. Give other inputs")
     for words, inputs, draw in make_other_inputs(checked.subject) if other_inputs else ():
-        if budget.is_spent:
+        if budget.is_spent or budget.elapsed + seconds > budget.seconds:
             break
         try:
             other = checked.subject.copy_with_inputs(inputs, draw)

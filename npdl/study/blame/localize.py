@@ -183,7 +183,7 @@ class Localization:
 
 
 def localize(runs):
-    """Return the Localization: which statements could be the mistake. First call runs.set_truth."""
+    """Return the Localization: the possibly wrong statements. Call runs.set_truth before this."""
     base, expressions, candidates = runs.compute_gradients(), runs.watch.expressions, {}
     values, frames = record_backward(runs)
     for order, (key, value) in enumerate(values.items()):

@@ -31,7 +31,7 @@ class Blame:
     diagnosis     a description of the mistake, such as "wrong sign"
     file, line, function, source    the incorrect statement; line is 0 if none was found
     iteration     pairs (name, value) of the loop variables
-    name          the variable that the statement assigns, or "return"
+    name          the variable that the statement assigns, or "return value"
     computed      the value that the statement computed
     expected      the value that it should have computed, or None if it is unknown
     fix           a statement that replaces the incorrect one, or ""
@@ -117,7 +117,7 @@ def add_values(report, localization, candidate):
     line, key = candidate.line, candidate.changed_key
     targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
     names = [ast.unparse(t) for t in targets if t is not None]
-    report.name = "return" if isinstance(line.node, ast.Return) else (
+    report.name = "return value" if isinstance(line.node, ast.Return) else (
         names or [localization.runs.watch.expressions[key[0]].text])[0]
     report.computed = candidate.values[key]
     report.expected = candidate.expected.get(key) if candidate.unique else None

@@ -183,7 +183,7 @@ class Recorder(Watch):
         if caller is not None:
             call.parent = self.frames[caller]
             call.line = call.parent.function.find_line(caller.f_lineno)
-            call.iterations = self._find_iterations(call.parent, call.line, caller.f_locals)
+            call.iterations = self._describe_loops(call.parent, call.line, caller.f_locals)
         if self.phase == "backward":
             call.pairs = find_forward_calls(call, self.calls)
         self.calls.append(call)
@@ -215,7 +215,7 @@ class Recorder(Watch):
     def _add_step(self, call, line, frame):
         """Add a Step to the recording and return it; its list `writes` is still empty."""
         step = call.step if call.step and call.step.line is line else Step(call, line)
-        step.iterations = self._find_iterations(call, line, frame.f_locals)
+        step.iterations = self._describe_loops(call, line, frame.f_locals)
         self.steps.append(step)
         call.ran[line] += 1
         self.count += 1
@@ -224,8 +224,8 @@ class Recorder(Watch):
             self.phase = ""
         return step
 
-    def _find_iterations(self, call, line, names):
-        """Return the variables of the loops that contain a Statement, as in Step.iterations.
+    def _describe_loops(self, call, line, variables):
+        """Return texts such as "t = 2", one for each loop around a Statement (Step.iterations).
 
         The loops of calling functions come first. For a loop without an integer variable, the value
         is the number of earlier runs of the statement.
@@ -233,7 +233,8 @@ class Recorder(Watch):
         iterations = call.iterations
         for loop in line.loops if line is not None else ():
             bound = find_writes(loop)[0] or ["iteration"]
-            shown = [f"{n} = {names[n]:d}" for n in bound if isinstance(names.get(n), int)]
+            shown = [f"{n} = {variables[n]:d}" for n in bound
+                     if isinstance(variables.get(n), int)]
             iterations += tuple(shown) or (f"{bound[0]} = {call.ran[line]}",)
         return iterations
 

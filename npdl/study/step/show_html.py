@@ -46,7 +46,7 @@ class _Data:
     def __init__(self):
         self.numbers, self.functions, self.calls, self.arrays = {}, [], [], []
 
-    def add_entry(self, found, key, entry):
+    def index_of_entry(self, found, key, entry):
         """Return the index of a key's entry in the list `found`; append entry() for a new key."""
         if key not in self.numbers:
             made = entry()                              # this may add other entries first
@@ -56,9 +56,9 @@ class _Data:
 
     def format_step(self, step):
         return {
-            "call": self.add_call(step.call),
+            "call": self.index_of_call(step.call),
             "from": step.line.first_line, "to": step.line.last_line, "turn": step.iterations,
-            "reads": [{"name": name + path, "array": self.add_array(summary)}
+            "reads": [{"name": name + path, "array": self.index_of_array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
             "writes": [self.format_write(write, *pair)
                        for write in step.writes for pair in write.shown],
@@ -68,12 +68,12 @@ class _Data:
     def format_write(self, write, path, summary):
         mark = write.mark
         return {
-            "name": write.name + path, "how": write.how, "array": self.add_array(summary),
+            "name": write.name + path, "how": write.how, "array": self.index_of_array(summary),
             "check": mark and {"kind": mark.kind, "text": mark.text, "of": mark.of,
-                               "line": mark.line, "call": self.add_call(mark.call)},
+                               "line": mark.line, "call": self.index_of_call(mark.call)},
         }
 
-    def add_array(self, summary):
+    def index_of_array(self, summary):
         """Add an array's Summary to the page, and return its index in the list of arrays."""
         found = {
             "shape": list(summary.shape), "dtype": summary.dtype,
@@ -81,18 +81,19 @@ class _Data:
             "high": _round_number(summary.high), "nan": summary.nan, "inf": summary.inf,
             "entries": [list(map(_round_number, row)) for row in summary.entries.tolist()],
         }
-        return self.add_entry(self.arrays, repr(found), lambda: found)
+        return self.index_of_entry(self.arrays, repr(found), lambda: found)
 
-    def add_call(self, call):
+    def index_of_call(self, call):
         """Add a Call to the page, and return its index in the list of calls; None for None."""
-        return None if call is None else self.add_entry(self.calls, call, lambda: {
-            "parent": self.add_call(call.parent), "pair": self.add_call((*call.pairs, None)[0]),
-            "function": self.add_function(call), "phase": call.phase,
+        return None if call is None else self.index_of_entry(self.calls, call, lambda: {
+            "parent": self.index_of_call(call.parent),
+            "pair": self.index_of_call((*call.pairs, None)[0]),
+            "function": self.index_of_function(call), "phase": call.phase,
         })
 
-    def add_function(self, call):
+    def index_of_function(self, call):
         """Add the function of a Call to the page, and return its index in the list of functions."""
-        return self.add_entry(self.functions, call.function, lambda: {
+        return self.index_of_entry(self.functions, call.function, lambda: {
             "name": call.name, "module": call.function.globals.get("__name__", ""),
             "lines": list(_format_lines(call.function)),
         })
