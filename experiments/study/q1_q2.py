@@ -104,20 +104,21 @@ def tables(study):
 def answer(study):
     lstm, gpt = study.curves("lstm"), study.curves("gpt")
     release, stated = study.curves("lstm", "release"), study.curves("gpt", "stated")
+    rows = [(name, estimate(runs.memorised_step(), "{:.0f}"),
+             estimate(runs.general_step(), "{:.0f}"), estimate(runs.best(L_VAL), logarithmic=True))
+            for name, runs in (("GPT", gpt), ("LSTM", lstm))]
+    heading = ("model", "step of memorisation", "step of generalisation", "geometric mean of L_val")
     return f"""
-**How well do both models learn, and when do they memorise and generalise?** Both models first
-memorise the training set and generalise thousands of steps later, with all {len(gpt.seeds)} seeds.
-The GPT memorises at step {estimate(gpt.memorised_step(), "{:.0f}")} and reaches A_val ≥ 0.9 at step
-{estimate(gpt.general_step(), "{:.0f}")}; the LSTM needs
-{estimate(lstm.memorised_step(), "{:.0f}")} and {estimate(lstm.general_step(), "{:.0f}")} steps.
-Mean L_val is {estimate(gpt.best(L_VAL), logarithmic=True)} for the GPT and
-{estimate(lstm.best(L_VAL), logarithmic=True)} for the LSTM (geometric means).
+**How well do both models learn, and when do they memorise and generalise?** With all
+{len(gpt.seeds)} seeds, both models first memorise the training set, and generalise thousands of
+steps later. The GPT memorises much earlier than the LSTM.
 
-**With which recipe were the printed numbers made?** Without clipping (*stated*), the GPT's lowest
-L_train is {np.mean(stated.best(L_TRAIN)):.2g}, about
-{math.floor(np.mean(stated.best(L_TRAIN)) / 1e-4 + 0.5):.0f} times the printed value, so the
-assignment's GPT was probably trained with clipping. The evidence on the LSTM's initialisation is
-mixed. In the assignment, t_f(A_train) is 300. It is also 300 in
-{np.sum(release.best_step(A_TRAIN) == 300)} of {len(release.seeds)} runs with Glorot gates
-(*release*), and in {np.sum(lstm.best_step(A_TRAIN) == 300)} of {len(lstm.seeds)} runs with the
-default recipe. But L_val is nearer to the printed 0.0008 with the default recipe."""
+{table(heading, rows)}
+
+**With which recipe were the printed numbers made?** The assignment's GPT was probably trained with
+clipping: without it (*stated*), the GPT's lowest L_train is about
+{math.floor(np.mean(stated.best(L_TRAIN)) / 1e-4 + 0.5):.0f} times the printed value. The evidence
+on the LSTM's initialisation is mixed. On one side, t_f(A_train) is 300 steps in the assignment and
+in {np.sum(release.best_step(A_TRAIN) == 300)} of {len(release.seeds)} runs with Glorot gates
+(*release*), but in {np.sum(lstm.best_step(A_TRAIN) == 300)} of {len(lstm.seeds)} runs with the
+default recipe. On the other side, L_val is nearer to the printed value with the default recipe."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from experiments.study.figures import Figure, best_panels, curve_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_VAL, MEMORISED, NAMES, OVERFITS
-from experiments.study.text import best_table, estimate, span
+from experiments.study.text import best_table, estimate, span, table
 from experiments.study.verdict import falling, slope
 
 TITLE = "Question 3: the fraction of training data"
@@ -64,22 +64,23 @@ def answer(study):
     smallest = {name: find_thresholds(runs) for name, runs in
                 (("lstm", lstm), ("gpt", gpt), ("release", release))}
     gaps = np.concatenate([general - overfit for general, overfit in smallest.values()])
-    factor = [10 ** (0.1 * slope(FRACTIONS, np.log10(runs.best(L_VAL)))) for runs in (lstm, gpt)]
+    factor = [10 ** (0.1 * slope(FRACTIONS, np.log10(runs.best(L_VAL)))) for runs in (gpt, lstm)]
     fewer = np.sum(smallest["gpt"][0] < smallest["lstm"][0])
-    at = [f"{runs[3].best(A_VAL).mean():.2f} ({span(runs[3].best(A_VAL))} over seeds)"
-          for runs in (gpt, lstm)]
+    heading = ("model", "A_val at r_train = 0.4, mean (least to largest)",
+               "factor of L_val if r_train grows by 0.1", "smallest r_train with A_val ≥ 0.9")
+    rows = [(label, f"{runs[3].best(A_VAL).mean():.2f} ({span(runs[3].best(A_VAL))})",
+             estimate(rate, logarithmic=True), span(smallest[name][0], "{:g}"))
+            for label, name, runs, rate in zip(("GPT", "LSTM"), ("gpt", "lstm"), (gpt, lstm),
+                                               factor, strict=True)]
     return f"""
-**(c) Which model gains more from more training data?** The GPT generalises with less data: with
-{fewer} of {len(lstm.seeds)} seeds, it needs fewer training equations than the LSTM. At r_train =
-0.4 the GPT's mean A_val is {at[0]}, and the LSTM's is {at[1]}. In L_val neither model clearly
-scales better. Each additional 0.1 of r_train reduces L_val to about a quarter: to
-{estimate(factor[1], logarithmic=True)} of its value for the GPT, and to
-{estimate(factor[0], logarithmic=True)} for the LSTM.
+**(c) Which model gains more from more training data?** The GPT generalises with less data. With
+{fewer} of {len(lstm.seeds)} seeds, it needs fewer training equations than the LSTM. In L_val
+neither model clearly scales better: if r_train grows by 0.1, L_val falls to about a quarter.
+
+{table(heading, rows)}
 
 **(d) With how much data does a model generalise, and with how much does it only overfit?** The
-smallest r_train with A_val ≥ 0.9 is {span(smallest["gpt"][0], "{:g}")} for the GPT and
-{span(smallest["lstm"][0], "{:g}")} for the LSTM (Glorot gates:
-{span(smallest["release"][0], "{:g}")}). The largest r_train that only overfits is
-{span(gaps, "{:.1f}")} lower. So little more data turns
-overfitting into generalising. A possible reason, which is not tested here: each further equation
-costs something to memorise, but the rule costs the same for any number of equations."""
+largest r_train with which a model only overfits is {span(gaps, "{:.1f}")} below the smallest
+r_train in the table. So a little more data turns overfitting into generalising. A possible reason,
+which is not tested here: each further equation costs something to memorise, but the rule costs the
+same for any number of equations."""

@@ -243,22 +243,21 @@ def answer(study):
     third = np.concatenate([(study.curves("lstm", recipe, **RUNS).best(L_VAL)[2]
                              > study.curves("lstm", recipe, **RUNS).best(L_VAL)[1]).ravel()
                             for recipe in ("default", "release")])
-    width, depth, size = (
-        [estimate(10 ** change(sizes), "{:.2g}", True) for sizes in (gpt, lstm)]
-        for change in (lambda s: width_rise(s.l_val), lambda s: depth_rise(s.l_val),
-                       lambda s: s.size_slope(s.l_val)))
+    rows = [(growth, *(estimate(10 ** change(sizes), "{:.2g}", True) for sizes in (gpt, lstm)))
+            for growth, change in (("from d = 64 to d = 256", lambda s: width_rise(s.l_val)),
+                                   ("from one to three layers", lambda s: depth_rise(s.l_val)),
+                                   ("with ten times the parameters",
+                                    lambda s: s.size_slope(s.l_val)))]
     more = np.sum(gpt.size_slope(gpt.l_val) < lstm.size_slope(lstm.l_val))
     narrow = [f"{sizes.a_val[:, 0].mean():.2f}" for sizes in (gpt, lstm)]
     return f"""
 **(c) How do both models scale with the width d, the number of layers L and the number of parameters
-P?** On average, the GPT's L_val gains more from every kind of growth. From d = 64 to 256,
-L_val is multiplied by {width[0]} for the GPT and by {width[1]} for the LSTM. From one to three
-layers, the factor is {depth[0]} for the GPT and {depth[1]} for the LSTM. With ten times the
-parameters, it is {size[0]} for the GPT and {size[1]} for the LSTM. The GPT gains more from
-parameters with {more} of {len(gpt.runs.seeds)} seeds.
+P?** On average, the GPT's L_val gains more than the LSTM's from every kind of growth. The GPT gains
+more from parameters with {more} of {len(gpt.runs.seeds)} seeds. Depth does not help the LSTM
+reliably: a third layer raises its L_val in {third.sum()} of {third.size} comparisons.
 
-In A_val the picture is less clear, because most models are near 1 and cannot gain: at d = 64 mean
-A_val is {narrow[0]} for the GPT and {narrow[1]} for the LSTM, so that the LSTM has more to gain
-from width. Depth does not help the LSTM reliably: a third layer raises its L_val in {third.sum()}
-of {third.size} comparisons. The study does not cover more than nine sizes or another learning
-rate."""
+{table(("L_val is multiplied by", "GPT", "LSTM"), rows)}
+
+In A_val the picture is less clear, because most models are near 1 and cannot gain. At d = 64 mean
+A_val is {narrow[0]} for the GPT and {narrow[1]} for the LSTM, so the LSTM has more to gain from
+width. The study covers nine sizes and one learning rate."""

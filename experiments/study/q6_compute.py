@@ -225,19 +225,22 @@ def tables(study):
 def answer(study):
     lstm, gpt = study.both("default", **RUNS)
     gain = [median_at(runs, L_VAL, 0.1) / median_at(runs, L_VAL, 1.0) for runs in (lstm, gpt)]
-    least = min(runs.best(A_VAL).min() for runs in (lstm, gpt))
-    few, whole = ([estimate(10 ** loss_rise(runs, L_VAL, a), "{:.2g}", True)
-                   for runs in (lstm, gpt)] for a in (0.1, 1.0))
+    least = min(runs.best(A_VAL)[0].min() for runs in (lstm, gpt))
+    rows = [(f"after {part} of the steps",
+             *(estimate(10 ** loss_rise(runs, L_VAL, a), logarithmic=True) for runs in (lstm, gpt)))
+            for part, a in (("a tenth", 0.1), ("all", 1.0))]
     large = [span(runs.best(A_VAL, find_step(0.1))[-1]) for runs in (lstm, gpt)]
     return f"""
 **(c) How do the batch size B and the fraction α of the training steps change the result?** More
-steps help at every batch size: from a tenth of the training to all of it, L_val falls by a factor
-of {span(np.concatenate(gain), "{:,.0f}")}, and at the end A_val is at least {least:.3f}. The effect
-of the batch size depends on the budget. After a tenth of the steps, L_val with B = 512 is {few[0]}
-times that with B = 32 for the LSTM and {few[1]} times for the GPT; after all steps it is only
-{whole[0]} times (LSTM) and {whole[1]} times (GPT).
+steps help at every batch size: L_val after all steps is lower than after a tenth of them, by a
+factor of {span(np.concatenate(gain), "{:,.0f}")}. The effect of the batch size depends on the
+budget. With few steps, there is no clear difference. With all steps, a large batch ends with a
+lower L_val.
 
-Equal steps are not equal compute. B = 512 after a tenth of the steps has used 1.5 times the compute
-of B = 32 after all of them (a batch of 512 is the whole training set of 480), but its A_val is then
-only {large[0]} (LSTM) and {large[1]} (GPT). So for a fixed compute, small batches and many steps
-were better here. One learning rate was used for all batch sizes."""
+{table(("L_val with B = 512, divided by L_val with B = 32", "LSTM", "GPT"), rows)}
+
+Equal steps are not equal compute. The largest batch holds the whole training set of 480 equations.
+With B = 512, a tenth of the steps needs 1.5 times the compute of all steps with B = 32. But A_val
+is then only {large[0]} for the LSTM and {large[1]} for the GPT, and with B = 32 it is at least
+{least:.3f}. So for a fixed compute, small batches and many steps were better here. One learning
+rate was used for all batch sizes."""

@@ -120,20 +120,22 @@ def answer(study):
     change = np.concatenate([(norm_at(r, t + AROUND) / norm_at(r, t - AROUND) - 1)[np.isfinite(t)]
                              for r, t in reached])
     late = np.sum([has_spike(r).sum() for r in both])
+    rows = [("start", span(start, "{:.0f}")), ("memorisation", span(known, "{:.0f}")),
+            ("generalisation", span(general, "{:.0f}"))]
     return f"""
-**(c) How does weight decay change the result?** More decay helps. From decay 1/4 to 1, L_val falls
-by a factor of {estimate(loss[0] / loss[3], "{:,.0f}", True)}, and t_f(A_val) falls to
-{estimate(first[3] / first[0], "{:.0%}", True)} of its steps. A_val is at least
-{runs.best(A_VAL)[1:].min():.3f} for a decay of 1/2 and more; with 1/4 it is
-{span(runs.best(A_VAL)[0])}.
+**(c) How does weight decay change the result?** More decay helps. With a decay of 1 instead of 1/4,
+L_val is lower by a factor of {estimate(loss[0] / loss[3], "{:,.0f}", True)}. The best A_val is
+reached in {estimate(first[3] / first[0], "{:.0%}", True)} of the steps. With a decay of 1/2 or
+more, A_val is at least {runs.best(A_VAL)[1:].min():.3f} for every seed.
 
-**(d) How does the norm of the parameters change before and after a model generalises?** The norm is
-{span(start, "{:.0f}")} at the start, {span(known, "{:.0f}")} when the training set is memorised,
-and {span(general, "{:.0f}")} when a run generalises. From {AROUND:,} steps before that to
-{AROUND:,} steps after it the norm changes by {100 * np.abs(change).max():.0f} % at most. So the
-norm falls before generalisation, not during it. A possible explanation is that a solution that
-generalises has smaller weights, and decay leads there; the runs show the order of events, not the
-cause.
+**(d) How does the norm of the parameters change before and after a model generalises?** The norm
+falls before generalisation, not during it: from {AROUND:,} steps before the step of generalisation
+to {AROUND:,} steps after it, the norm changes by {100 * np.abs(change).max():.0f} % at most. A
+possible explanation is that a solution that generalises has smaller weights, and decay leads there.
+The runs show the order of events, not the cause.
 
-Of {2 * len(DECAYS) * len(runs.seeds)} runs by both recipes, {general.size} generalise. In {late}
-runs the training loss spikes late, when it is so small that float32 rounding dominates it."""
+{table(("event", "norm of the parameters, least to largest"), rows)}
+
+These numbers are from runs by the recipes default and release. {general.size} of
+{2 * len(DECAYS) * len(runs.seeds)} runs generalise. In {late} runs the training loss spikes late,
+when it is so small that float32 rounding dominates it."""

@@ -117,13 +117,17 @@ def answer(study):
     A = np.concatenate([mean_weights(recipe) for recipe in ("default", "stated")])
     at_equals = A[:, :, :, EQUALS, :]                       # (runs, L, H, key)
     operands, bos = at_equals[..., 1] + at_equals[..., 3], at_equals[..., 0]
+    rows = [(f"mean over {len(A)} runs", f"{operands.mean():.2f}", f"{bos.mean():.2f}"),
+            ("a uniform head", "0.40", "0.20"),
+            ("heads that attend to them more than a uniform head",
+             f"{np.sum(operands > 0.4)} of {bos.size}", f"{np.sum(bos > 0.2)} of {bos.size}")]
     return f"""
 **(b) Which tokens do the heads attend to, and why?** The answer is computed at the query =. It
-attends to the two operands, not to BOS: averaged over {len(A)} runs, it gives a and b together
-{operands.mean():.2f} of its attention weight and BOS {bos.mean():.2f}. A uniform head would give
-them 0.40 and 0.20. Of {bos.size} heads, {np.sum(operands > 0.4)} attend to the operands more than a
-uniform head, and {np.sum(bos > 0.2)} attend to BOS more than it. A plausible reason is that the
-answer depends on a and b, and that BOS is the same in every equation. The assignment reports heads
-that attend to BOS; a uniform head's map is brightest at BOS as well, because early queries have few
-tokens to attend to. The claims are tested with two seeds, which is too few to decide most of
-them."""
+attends to the two operands, not to BOS. A plausible reason is that the answer depends on a and b,
+and that BOS is the same in every equation.
+
+{table(("attention of the query =", "a and b together", "BOS"), rows)}
+
+The assignment reports heads that attend to BOS. But a uniform head's map is brightest at BOS as
+well, because early queries have few tokens to attend to. The claims are tested with two seeds,
+which is too few to decide most of them."""

@@ -50,8 +50,9 @@ def make_section(study, module, claims, glorot):
     `claims` and `glorot` are the same Claims with the recipes default and release.
     """
     parts = [f"## {module.TITLE}", *(
-        textwrap.fill(" ".join(paragraph.split()), 100, break_on_hyphens=False,
-                      break_long_words=False) for paragraph in module.answer(study).split("\n\n"))]
+        paragraph if paragraph.startswith("|") else textwrap.fill(
+            " ".join(paragraph.split()), 100, break_on_hyphens=False, break_long_words=False)
+        for paragraph in module.answer(study).split("\n\n"))]
     bands = "" if module is q8_attention else (
         " The lines show means, and the bands standard deviations.")
     for one in module.figures(study):
