@@ -10,10 +10,13 @@ import numpy as np
 
 import npdl
 from docs.book import drawing, trained
+from npdl.adapt.quantize import dequantize, quantize
+from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
 
 DRAWINGS = Path(__file__).parent / "drawings"
-OF_LAYERS = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flow", "turns")
+OF_LAYERS = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flow", "filters",
+             "staircase", "turns")
 NAMES = sorted({*(path.stem for path in DRAWINGS.iterdir()), *OF_LAYERS, *trained.MODELS})
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
 BARS = {"color": drawing.BLUE, "alpha": 0.4}
@@ -125,6 +128,36 @@ def flow():
     reached = np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
     return drawing.draw_table(290, reached, [f"t = {t}" for t in range(S)],
                               [f"k = {t}" for t in range(S)], written=reached)
+
+
+def filters():
+    """Draw the probabilities of four next tokens: unchanged, with two temperatures, with top_p."""
+    made, axes = drawing.make_figure(330, 2, 2)
+    for axis, title, options in zip(
+            axes.flat, ("unchanged", "temperature 0.5", "temperature 2", "top_p = 0.9"),
+            ({}, {"temperature": 0.5}, {"temperature": 2}, {"top_p": 0.9}), strict=True):
+        p = filter_probabilities(np.log([[0.6, 0.25, 0.1, 0.05]]), **options)[0]
+        bars = axis.bar(("mat", "sofa", "roof", "moon"), p, **BARS)
+        axis.bar_label(bars, fmt="{:.2f}", padding=2)
+        axis.set(title=title, yticks=[], ylim=(0, 1))
+        axis.spines["left"].set_visible(False)
+    return made
+
+
+def staircase():
+    """Draw weights against their quantised values with three bits, and the errors."""
+    made, axes = drawing.make_figure(440, 2, sharex=True, height_ratios=(3, 2))
+    W = np.linspace(-3, 3, 601)
+    for rounding, name in (("floor", "rounding down"), ("nearest", "to the nearest code")):
+        W_hat = dequantize(*quantize(W, 3, rounding))
+        axes[0].plot(W, W_hat, label=name)
+        axes[1].plot(W, W - W_hat)
+    made.legend(loc="outside upper center", ncols=2)
+    axes[0].set(title="quantised weight", xticks=range(-3, 4), yticks=range(-3, 4))
+    axes[1].set(title="error: weight − quantised weight", xlabel="weight", yticks=(-0.5, 0, 0.5, 1))
+    axes[0].grid()
+    axes[1].grid()
+    return made
 
 
 def turns():

@@ -12,7 +12,7 @@ TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script
                    r"|\\mathbf\{1\}|\\(begin|end)\{\w+\}|\\[A-Za-z]+|\\.|\d+(\.\d+)?|\S")
 RELATIONS = {"=": "=", r"\le": "<=", r"\ge": ">=", "<": "<", ">": ">", r"\ne": "!=",
              r"\approx": "~", r"\leftarrow": "<-", r"\in": "in"}
-ACCENTS = {r"\dot": "dot", r"\hat": "hat", r"\tilde": "tilde"}
+ACCENTS = {r"\dot": "dot", r"\hat": "hat", r"\tilde": "tilde", r"\bar": "bar"}
 OPERATIONS = {r"\odot": "times", r"\cdot": "dot", "/": "over", r"\bmod": "mod"}
 FUNCTIONS = ("log", "exp", "sin", "cos", "tanh", "max", "min", "sign")
 BRACKETS = {"(": (")", "several"), "[": ("]", "beside"), "|": ("|", "abs"),
