@@ -15,8 +15,8 @@ from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
 
 DRAWINGS = Path(__file__).parent / "drawings"
-OF_LAYERS = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flow", "filters",
-             "staircase", "turns")
+OF_LAYERS = ("slopes", "fading", "pulls", "saturated", "positions", "first_steps", "normalised",
+             "mask", "flow", "filters", "staircase", "turns")
 NAMES = sorted({*(path.stem for path in DRAWINGS.iterdir()), *OF_LAYERS, *trained.MODELS})
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
 BARS = {"color": drawing.BLUE, "alpha": 0.4}
@@ -53,6 +53,23 @@ def slopes():
     return made
 
 
+def fading():
+    """Draw the norms of the gradients in a network of ten layers, with three activations."""
+    made, axis = drawing.make_figure(264)
+    for kind, style in zip((npdl.ReLU, npdl.Tanh, npdl.Sigmoid), ("-", "--", ":"), strict=True):
+        rng, layers, f = np.random.default_rng(0), [], kind()
+        x, dx = rng.standard_normal((2, 100, 64))
+        for W in np.linalg.qr(rng.standard_normal((10, 64, 64)))[0]:
+            x, cache = f.forward(x @ W)
+            layers.append((W, cache))
+        norms = [np.linalg.norm(dx := f.backward(dx, c) @ W.T) for W, c in layers[::-1]]
+        axis.semilogy(range(10, 0, -1), norms / norms[0], style, label=kind.__name__)
+    made.legend(loc="outside upper center", ncols=3)
+    axis.set(xlabel="layer", xticks=range(1, 11), yticks=(1, 1e-2, 1e-4),
+             yticklabels=("100 %", "1 %", "0.01 %"))
+    return made
+
+
 def pulls():
     """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
     x = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
@@ -68,6 +85,20 @@ def pulls():
         axis.margins(y=0.15)
         axis.spines[:].set_visible(False)
     return made
+
+
+def saturated():
+    """Draw the gradient of the correct score with two losses, from wrong to right predictions."""
+    x = np.stack([np.linspace(-8, 8, 81), np.zeros(81)], 1)
+    loss, softmax, squared = (npdl.CrossEntropy(reduction="sum"), npdl.Softmax(),
+                              npdl.SquaredError(reduction="sum"))
+    entropy = loss.backward(1.0, loss.forward(x, np.zeros(81, int))[1])
+    p, cache = softmax.forward(x)
+    dp, _ = squared.backward(1.0, squared.forward(p, np.array([[1.0, 0]] * 81))[1])
+    return drawing.draw_curves(x[:, 0], {
+        "cross-entropy": entropy[:, 0], "squared error": softmax.backward(dp, cache)[:, 0]},
+        xticks=range(-8, 9, 4), xlabel="score of the correct class",
+        ylabel="gradient of this score")
 
 
 def positions():
