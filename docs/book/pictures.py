@@ -104,8 +104,9 @@ def positions():
     """Draw the matrix of sinusoidal positions."""
     made, axis = drawing.make_figure(285)
     drawing.draw_matrix(axis, sinusoidal(24, 32, "2k/d"), low=-1)
-    axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4),
-             yticks=range(0, 24, 4), yticklabels=range(0, 24, 4))
+    axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4), xlabel="entry of the vector",
+             yticks=range(0, 24, 4), yticklabels=range(0, 24, 4), ylabel="position")
+    axis.xaxis.set_label_position("top")
     return made
 
 
@@ -215,10 +216,11 @@ def thermometers(record):
     for step, slope, offset in lines:
         last = step == record["steps"][-1]
         axis.plot(x, slope * x + offset, "-" if last else ":", color=drawing.INK)
-        axis.text(x[1], slope * x[1] + offset, f" {step}", clip_on=True,
-                  va="bottom" if last else "top")
+        end = x[1] if slope > 0 else (-50 - offset) / slope         # a falling line leaves below
+        axis.text(end, slope * end + offset, f" {step}",
+                  va="bottom" if last or slope < 0 else "top")
     axis.plot(record["celsius"], record["fahrenheit"], "o", color=drawing.BLUE)
-    axis.set(xlabel="°C", ylabel="°F", xlim=(-30, 122), ylim=(-60, 260))
+    axis.set(xlabel="°C", ylabel="°F", xlim=(-30, 126), ylim=(-60, 260))
     axis.grid()
     return made
 
@@ -281,8 +283,8 @@ def names(record):
 
 def meanings(record):
     made, axes = drawing.make_figure(230, 1, 2, sharey=True)
-    for axis, name, words in zip(axes, ("forwards", "both"), ("forward", "bidirectional"),
-                                 strict=True):
+    for axis, name, words in zip(axes, ("forwards", "both"),
+                                 ("left to right", "both directions"), strict=True):
         axis.barh([f"the bank … the {last}" for last in record["last"]], record[name], **BARS)
         axis.set(title=words, xlim=(0, 1), xticks=(0, 1))
     axes[0].invert_yaxis()
@@ -291,8 +293,9 @@ def meanings(record):
 
 def depth(record):
     normed, plain = (record[name]["losses"] for name in ("normed", "plain"))
-    lines = {"with LayerNorm": normed, "without": plain}
-    return drawing.draw_curves(5 * np.arange(len(normed)), lines, xlabel="training step / loss")
+    return drawing.draw_curves(5 * np.arange(len(normed)),
+                               {"with LayerNorm": normed, "without": plain},
+                               xlabel="training step", ylabel="loss")
 
 
 def dates(record):
