@@ -17,7 +17,8 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
     Elsewhere                 the same topic in d2l, CS231n and the paper, with their symbols
 
 A test checks the order of the sections, the three lines of the box, that each grade has a folded
-solution, and the numbers and citations of equations (tests/book/test_book.py).
+solution, and the numbers and citations of equations (tests/book/test_book.py). It also runs each
+block ```python of a solution, which must print something.
 
 The text is written by hand. Fenced directives insert results that are computed from the source:
 

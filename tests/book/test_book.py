@@ -74,6 +74,13 @@ def test_equations_hold_and_directives_are_rendered(path):
         assert getattr(page, part.name)(part)
 
 
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_the_code_of_a_solution_runs(path, capsys):
+    for block in re.finditer("^( *)```python\n(.*?)^\\1```", path.read_text("utf-8"), re.M | re.S):
+        exec(textwrap.dedent(block[2]), {})
+        assert capsys.readouterr().out
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_listing_has_the_syntax_tree_of_its_source(target):
     trees = []
