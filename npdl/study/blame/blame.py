@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from npdl.errors import NpdlError
-from npdl.study.blame.exceptions import blame_exception, blame_raised
+from npdl.study.blame.exceptions import blame_backward_exception, report_exception
 from npdl.study.blame.inputs import (
     make_other_inputs,
     make_validation_checks,
@@ -62,7 +62,7 @@ def blame(layer, *inputs, **options):
     except Exception as error:
         if isinstance(error, NpdlError) and is_npdl_class(type(layer)):
             raise
-        return blame_exception(layer, error)
+        return report_exception(layer, error)
     return blame_subject(subject)
 
 
@@ -74,80 +74,80 @@ def assert_right(layer, *inputs, **options):
 
 def check_gradients(subject):
     """Compare a Subject's gradients with numerical ones; return the Verdict with all its notes."""
-    compared = Check(subject)
-    with add_note_on_timeout(compared.describe_progress):
-        found = compared.compute_verdict()
-    found.notes += found.questions if found.used is not None else [
-        f"gradient of {row.name}: {row.inconclusive_text}" for row in found.rows
+    check = Check(subject)
+    with add_note_on_timeout(check.describe_progress):
+        verdict = check.compute_verdict()
+    verdict.notes += verdict.questions if verdict.used is not None else [
+        f"gradient of {row.name}: {row.inconclusive_text}" for row in verdict.rows
         if row.right is None and row.kind != "missing"]
-    return found
+    return verdict
 
 
-def blame_subject(subject, other_inputs=True, budget=None):
+def blame_subject(subject, try_other_inputs=True, budget=None):
     """Check a Subject, search for the incorrect line, and return the Blame.
 
-    If all gradients are correct and `other_inputs` is True, other inputs are checked too. `budget`
-    limits the work of the search.
+    If all gradients are correct and `try_other_inputs` is True, other inputs are checked too. The
+    budget limits the work of the search.
     """
     budget = budget or Budget(WORK, SECONDS)
     with silence_warnings():
-        result = check_gradients(subject)
-        if result.used is None:
-            return _blame_no_fault(result, other_inputs, budget)
-        if isinstance(result.error, (NotImplementedError, Uncheckable)):
-            return blame_exception(subject.layer, result.error, result.notes, in_backward=True)
+        verdict = check_gradients(subject)
+        if verdict.used is None:
+            return _blame_right_gradients(verdict, try_other_inputs, budget)
+        if isinstance(verdict.error, (NotImplementedError, Uncheckable)):
+            return report_exception(subject.layer, verdict.error, verdict.notes, in_backward=True)
         budget.seconds = max(budget.seconds, budget.elapsed + SEARCH_SECONDS)
-        with add_note_on_timeout(lambda: _describe_errors(result)):
-            return _find_line(result, budget)
+        with add_note_on_timeout(lambda: _describe_wrong_gradients(verdict)):
+            return _find_incorrect_line(verdict, budget)
 
 
-def _blame_no_fault(checked, other_inputs, budget):
+def _blame_right_gradients(verdict, try_other_inputs, budget):
     """Return the Blame for a Verdict (the result of gradcheck) without a wrong gradient.
 
     The answer is that the layer is correct, that it could not be checked, or that a gradient is
-    wrong for other inputs. Other inputs are tried if `other_inputs` is True, within the budget.
+    wrong for other inputs. Other inputs are tried if `try_other_inputs` is True, within the budget.
     """
-    rows, seconds = checked.rows, budget.elapsed        # about the time of another check
-    if checked.questions:
-        return _blame_question(checked)
-    if checked.check.is_all_zero or not any(row.right for row in rows):
-        why = "every gradient is 0 for these inputs" if checked.check.is_all_zero else "; ".join(
+    rows, seconds = verdict.rows, budget.elapsed        # about the time of another check
+    if verdict.questions:
+        return _report_questions(verdict)
+    if verdict.check.is_all_zero or not any(row.right for row in rows):
+        why = "every gradient is 0 for these inputs" if verdict.check.is_all_zero else "; ".join(
             dict.fromkeys(row.reason for row in rows)) or "no parameter and no float input"
-        return make_blame(checked, kind="unchecked",
+        return make_blame(verdict, kind="unchecked",
                          diagnosis=f"nothing was checked: {why}. Give other inputs")
-    for words, inputs, draw in make_other_inputs(checked.subject) if other_inputs else ():
+    for note, inputs, draw in make_other_inputs(verdict.subject) if try_other_inputs else ():
         if budget.is_spent or budget.elapsed + seconds > budget.seconds:
             break
         try:
-            other = checked.subject.copy_with_inputs(inputs, draw)
+            other = verdict.subject.copy_with_inputs(inputs, draw)
             finite = all(np.isfinite(array).all() for array in other.outputs())
             report = blame_subject(other, False, budget) if finite else None
         except Exception:                               # the layer doesn't accept such inputs
             continue
         if report and report.error is None and any(row.right is False for row in report.rows):
-            report.notes.insert(0, words)
+            report.notes.insert(0, note)
             return report
-    faults = find_side_effects(checked.check) if other_inputs else ()
+    faults = find_side_effects(verdict.check) if try_other_inputs else ()
     if faults:
-        return make_blame(checked, kind="side effect", diagnosis="; ".join(faults))
+        return make_blame(verdict, kind="side effect", diagnosis="; ".join(faults))
     doubtful = [f"gradient of {row.name} is {row.inconclusive_text}"
                 for row in rows if row.right is None]
     if doubtful:
-        return make_blame(checked, kind="unchecked", diagnosis=(
+        return make_blame(verdict, kind="unchecked", diagnosis=(
             f"the {'; the '.join(doubtful)}. All other entries are correct. Give other inputs"))
-    return Blame(True, rows, checked.notes)
+    return Blame(True, rows, verdict.notes)
 
 
-def _blame_question(checked):
+def _report_questions(verdict):
     """Return the Blame for a Verdict that has questions to the author of the layer."""
-    line = _find_return_line(checked.subject)
-    if line and not line.is_return and not any(row.right for row in checked.rows):
-        return make_blame(checked, line, diagnosis="backward returns nothing: a return is missing")
-    return make_blame(checked, line, kind="unchecked", diagnosis=(
-        f"{'; '.join(checked.questions)}. All other gradients are correct"))
+    line = _find_backward_return(verdict.subject)
+    if line and not line.is_return and not any(row.right for row in verdict.rows):
+        return make_blame(verdict, line, diagnosis="backward returns nothing: a return is missing")
+    return make_blame(verdict, line, kind="unchecked", diagnosis=(
+        f"{'; '.join(verdict.questions)}. All other gradients are correct"))
 
 
-def _find_return_line(subject):
+def _find_backward_return(subject):
     """Return the last return statement of backward, a Statement.
 
     If backward has no return, the result is its last statement. If the source of backward is not
@@ -159,97 +159,97 @@ def _find_return_line(subject):
     return ([line for line in lines if line.is_return] or lines or [None])[-1]
 
 
-def _describe_errors(result):
+def _describe_wrong_gradients(verdict):
     """Return a clause that names the wrong gradients, or the exception of backward."""
-    if result.error is not None:
-        return f"backward raises {format_exception(result.error)}"
-    return f"the gradients of {', '.join(row.name for row in result.wrong)} are wrong"
+    if verdict.error is not None:
+        return f"backward raises {format_exception(verdict.error)}"
+    return f"the gradients of {', '.join(row.name for row in verdict.wrong)} are wrong"
 
 
-def _find_line(result, budget):
+def _find_incorrect_line(verdict, budget):
     """Search for the incorrect line of a layer whose check failed, and return the Blame.
 
     If a part of the layer is wrong when it is checked alone, the search begins in this part. The
     Blame of the part is returned if the fix of the part corrects the whole layer, or if the search
     in the whole layer verifies no fix.
     """
-    small = result if result.error is not None else minimise_inputs(result)
-    runs, part = Runs(small.check, small.used, budget), None
+    minimised = verdict if verdict.error is not None else minimise_inputs(verdict)
+    runs, part = Runs(minimised.check, minimised.used, budget), None
     try:
-        part = _blame_part(result, runs) if result.error is None else None
+        part = _blame_wrong_part(verdict, runs) if verdict.error is None else None
         if part and (budget.is_spent or part.verified and REMAINS not in part.notes):
             return part
         if part:
             runs.budget = Budget(budget.left / 2, (budget.seconds - budget.elapsed) / 2)
-        report = _blame_lines(result, small, runs)
+        report = _search_and_confirm(verdict, minimised, runs)
     except Exception as error:                          # code that can't be instrumented
-        report = make_blame(result, diagnosis="the search for the line failed: "
+        report = make_blame(verdict, diagnosis="the search for the line failed: "
                                               + format_exception(error))
     return part if part and (not report.verified or REMAINS in report.notes) else report
 
 
-def _blame_lines(result, small, runs):
+def _search_and_confirm(verdict, minimised, runs):
     """Search for the incorrect line, check its fix, and return the Blame.
 
-    `result` is the Verdict on the student's inputs, and `small` on the inputs of `runs`.
+    `verdict` is the Verdict on the student's inputs, and `minimised` on the inputs of `runs`.
     """
-    report = blame_raised(result, runs) if result.error is not None else _blame_wrong(
-        result, small, runs)
+    report = blame_backward_exception(verdict, runs) if verdict.error is not None else \
+        _blame_wrong_gradients(verdict, minimised, runs)
     if report.edit and not report.verified:
-        confirm_fix(result, report, runs.budget)
+        confirm_fix(verdict, report, runs.budget)
     return report
 
 
-def _blame_part(whole, runs):
+def _blame_wrong_part(verdict, runs):
     """Check each part of a layer alone; return the Blame of the innermost wrong part, or None.
 
     A part is skipped if its fix makes another gradient of the whole layer wrong.
     """
     for name, (part, inputs) in record_part_calls(runs).items():
         with contextlib.suppress(Exception):            # the part can't be checked alone
-            found = check_gradients(Subject(as_layer(part), inputs))
-            if found.error is not None or not found.wrong:
+            own = check_gradients(Subject(as_layer(part), inputs))
+            if own.error is not None or not own.wrong:
                 continue
-            report = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
-            names = wrong = {row.name for row in whole.wrong}
+            report = _search_and_confirm(own, own, Runs(own.check, own.used, runs.budget))
+            names = wrong = {row.name for row in verdict.wrong}
             if report.verified:
                 with replace_line(report.edit.line, report.edit.node):
-                    wrong = {row.name for row in check_gradients(whole.subject).wrong}
+                    wrong = {row.name for row in check_gradients(verdict.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
                 note = (f"{name} is incorrect when it is checked alone, with the inputs of its "
                         "last call")
                 remains = [REMAINS] * bool(wrong and REMAINS not in report.notes)
-                return replace(report, rows=whole.rows, notes=[note, *report.notes, *remains])
+                return replace(report, rows=verdict.rows, notes=[note, *report.notes, *remains])
     return None
 
 
-def _blame_wrong(result, small, runs):
+def _blame_wrong_gradients(verdict, minimised, runs):
     """Find the line that makes a gradient wrong, and return its Blame.
 
     The search tries to correct all gradients by changing one statement, and then by changing two.
     """
-    runs.set_truth({row.name for row in small.wrong})
+    runs.set_truth({row.name for row in minimised.wrong})
     localization = localize(runs)
-    if fixes := FixSearch(localization, make_validation_checks(small.check)).find_fixes():
-        return _blame_with_fixes(result, localization, fixes)
-    if localization.partial_candidates:
-        return _blame_without_fix(result, localization, localization.partial_candidates[0])
+    if fixes := FixSearch(localization, make_validation_checks(minimised.check)).find_fixes():
+        return _blame_with_fixes(verdict, localization, fixes)
+    if localization.two_change_candidates:
+        return _blame_without_fix(verdict, localization, localization.two_change_candidates[0])
     feasible = localization.feasible_candidates
     likely = [c for c in feasible if c.status < PASSED] or [
-        c for c in feasible if c.status == CORRECT and c.values[c.changed_key].any()]
+        c for c in feasible if c.status == CORRECT and c.values[c.first_key_to_change].any()]
     passed = [c for c in feasible if c.status == PASSED]
     if not likely + passed:
-        return _blame_without_candidate(result, localization)
+        return _blame_without_candidate(verdict, localization)
     named = passed[-1] if not likely else min(likely, key=lambda c: (
         max(c.status, CONSTANT), not c.unique, localization.sort_key(c)))
-    return _blame_without_fix(result, localization, named)
+    return _blame_without_fix(verdict, localization, named)
 
 
-def _blame_with_fixes(result, localization, fixes):
+def _blame_with_fixes(verdict, localization, fixes):
     """Return the Blame with the first Fix, and with a Fix of another line as an alternative."""
     best = fixes[0]
-    report = make_blame(result, best.line, edit=best, alternatives=tuple(
+    report = make_blame(verdict, best.line, edit=best, alternatives=tuple(
         (fix.line.first_line, fix.text) for fix in fixes[1:2]
         if fix.line.function is best.line.function and fix.line is not best.line))
     if best.candidate.rest:
@@ -257,15 +257,15 @@ def _blame_with_fixes(result, localization, fixes):
     return add_values(report, localization, best.candidate) if best.candidate.values else report
 
 
-def _blame_without_fix(result, localization, candidate):
+def _blame_without_fix(verdict, localization, candidate):
     """Return the Blame of the most likely line, for which no fix was found."""
     name = candidate.gradient_of
     about = name and (f"this line should compute the gradient of {name}, but does not; is one of "
                       f"the uses of {name} in forward left out?")
-    return add_values(make_blame(result, candidate.line, diagnosis=about), localization, candidate)
+    return add_values(make_blame(verdict, candidate.line, diagnosis=about), localization, candidate)
 
 
-def _blame_without_candidate(result, localization):
+def _blame_without_candidate(verdict, localization):
     """Return the Blame for a search that found no likely statement.
 
     If a statement computes a gradient of the wrong shape, the Blame names this statement.
@@ -275,20 +275,20 @@ def _blame_without_candidate(result, localization):
         np.array_equal(value, computed[name]) for value in c.values.values()
         for name in localization.wrong if computed[name].shape != truth[name].shape)]
     if not misshapen:
-        return make_blame(result, diagnosis=(
+        return make_blame(verdict, diagnosis=(
             "the search reached its limit of time or work; check each part of the layer alone"
             if localization.runs.budget.is_spent else
             "more than one line may be wrong: no change of a single line corrects a gradient"))
     first = min(misshapen, key=lambda c: (c.status == PASSED, c.order))
-    return make_blame(result, first.line,
+    return make_blame(verdict, first.line,
                       diagnosis="the gradient that this line computes has the wrong shape")
 
 
-def confirm_fix(result, report, budget):
+def confirm_fix(verdict, report, budget):
     """Check the fixed layer on the student's and on other inputs. Set `verified` if it is right."""
     with replace_line(report.edit.line, report.edit.node):
-        again = check_gradients(result.subject)
-        then = _blame_no_fault(again, True, budget) if again.used is None else None
-    if then is not None and (then.right or then.kind == "unchecked"):
+        fixed = check_gradients(verdict.subject)
+        outcome = _blame_right_gradients(fixed, True, budget) if fixed.used is None else None
+    if outcome is not None and (outcome.right or outcome.kind == "unchecked"):
         report.verified = "verified: with this line, all gradients " + (
-            "that could be compared " * bool(result.questions)) + "are correct"
+            "that could be compared " * bool(verdict.questions)) + "are correct"

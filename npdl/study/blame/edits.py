@@ -60,18 +60,18 @@ def make_statement_edits(node):
         yield TOKEN, "a repeated index is added only once", f"np.add.at({array}, {index}, {new})"
     if isinstance(node, ast.For):
         backwards = parse_expression(f"reversed({ast.unparse(node.iter)})")
-        yield TOKEN, "wrong direction of the loop", _format_changed(node, node.iter, backwards)
+        yield TOKEN, "wrong direction of the loop", _unparse_replaced(node, node.iter, backwards)
     for items in (value, target):
         if isinstance(items, ast.Tuple):
-            yield from ((TOKEN, "wrong order", _format_changed(node, items, ast.Tuple(new)))
+            yield from ((TOKEN, "wrong order", _unparse_replaced(node, items, ast.Tuple(new)))
                         for new in swap_items(items.elts))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
         yield TERM, "this line should not be here", "pass"
 
 
-def _format_changed(node, part, new):
+def _unparse_replaced(statement, old, new):
     """Return the source of a statement after the syntax node `new` replaces a part of it."""
-    return ast.unparse(ast.fix_missing_locations(clone_tree(node, part, new)))
+    return ast.unparse(ast.fix_missing_locations(clone_tree(statement, old, new)))
 
 
 def make_expression_edits(expression, vocabulary):

@@ -8,7 +8,7 @@ import numpy as np
 from npdl.study.blame.edits import FACTOR, TERM, TOKEN
 from npdl.study.blame.localize import Candidate, Localization, record_backward
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import Blame, describe_line, make_blame, shorten_path
+from npdl.study.blame.report import Blame, make_blame, make_line_fields, shorten_path
 from npdl.study.check.adapters import Uncheckable
 from npdl.study.containment import NPDL, format_exception, is_student_file
 from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
@@ -20,39 +20,39 @@ ADVICE = ("forward must run to its end before backward can be checked. Does the 
           "a layer and its inputs, or a function NAME_sample() next to NAME_forward")
 
 
-def blame_raised(checked, runs):
+def blame_backward_exception(verdict, runs):
     """Find the line that made backward raise an exception; return its Blame (the answer)."""
-    trail = list(_walk_traceback(checked.error, runs.watch))
-    if not trail:
-        return blame_exception(checked.subject.layer, checked.error, checked.notes)
-    trail = [step for step in trail if step[0].function.file == runs.watch.main_file] or trail
+    stack = list(_walk_traceback(verdict.error, runs.watch))
+    if not stack:
+        return report_exception(verdict.subject.layer, verdict.error, verdict.notes)
+    stack = [step for step in stack if step[0].function.file == runs.watch.main_file] or stack
     frames = record_backward(runs)[1]
-    frames |= {(one.expressions[-1], 0): held for one, held in trail[::-1] if one.expressions}
+    frames |= {(one.expressions[-1], 0): held for one, held in stack[::-1] if one.expressions}
     localization = Localization(runs, {}, set(), Oracle(runs), [], frames)
-    line = _find_faulty_line(checked.error, trail, localization)
-    search = FixSearch(localization, [checked.check])
+    line = _find_faulty_line(verdict.error, stack, localization)
+    search = FixSearch(localization, [verdict.check])
     before = [one for one in line.function.lines if one.first_line < line.first_line][::-1]
-    lines = dict.fromkeys([line, *(one for one, _ in trail), *before])
+    lines = dict.fromkeys([line, *(one for one, _ in stack), *before])
     for rank in (TOKEN, FACTOR, TERM):
         for one in lines:
             fix = search.find_fix(Candidate(one), rank)
             if fix is not None:
-                return make_blame(checked, one, fix)
-    raised, held = trail[0]
-    read = describe_arrays(raised, held)
+                return make_blame(verdict, one, fix)
+    raised, held = stack[0]
+    read = describe_read_arrays(raised, held)
     read = f"line {raised.first_line} {f'reads {read}' if read else 'raised the exception'}"
     if line is not raised:
         read = f"this line causes the exception; {read}"
-    return make_blame(checked, line, kind="raised", diagnosis=read)
+    return make_blame(verdict, line, kind="raised", diagnosis=read)
 
 
-def blame_exception(layer, error, notes=(), in_backward=False):
+def report_exception(layer, error, notes=(), in_backward=False):
     """Return the Blame of an exception that is not a mistake in a statement of backward.
 
     For NotImplementedError the kind is "blank": the code isn't written yet. For every other
     exception the kind is "unchecked", because the inputs may be wrong.
     """
-    kind, line, text = "unchecked", _find_innermost_line(error), str(error)
+    kind, line, text = "unchecked", _find_innermost_student_line(error), str(error)
     if isinstance(error, NotImplementedError):
         kind = "blank"
         name = "backward(self, dout, cache)" if in_backward else "forward(self, x)"
@@ -62,10 +62,10 @@ def blame_exception(layer, error, notes=(), in_backward=False):
         at = line and f" at {shorten_path(line.function.file)}:{line.first_line}, `{line.text}`"
         text = f"{format_exception(error)}{at or ''}. {ADVICE}"
     return Blame(False, notes=list(notes), kind=kind, diagnosis=text, error=error,
-                 **describe_line(line if kind == "blank" else None))
+                 **make_line_fields(line if kind == "blank" else None))
 
 
-def _find_innermost_line(error):
+def _find_innermost_student_line(error):
     """Return the innermost Statement of the student's code in a traceback, or None."""
     found = [(frame.f_code.co_filename, watched.find_line(number))
              for frame, number in traceback.walk_tb(error.__traceback__)
@@ -84,11 +84,11 @@ def _walk_traceback(error, watch):
                 yield line, frame.f_locals
 
 
-def _find_faulty_line(error, trail, localization):
+def _find_faulty_line(error, stack, localization):
     """Return the Statement that causes an exception.
 
     error  the exception
-    trail  pairs (Statement, local variables) of its traceback, the innermost first
+    stack  pairs (Statement, local variables) of its traceback, the innermost first
 
     The result is the innermost statement in a function that forward doesn't run. If shapes don't
     fit, it may be an earlier statement, which computed a `dz` with another shape than forward's z.
@@ -97,7 +97,7 @@ def _find_faulty_line(error, trail, localization):
     shared = {expressions[key[0]].function for key in oracle.values}
     for key, value in oracle.values.items():
         shapes.setdefault(normalise_name(oracle.assigned_variable(key)), set()).add(value.shape)
-    line, held = next(((one, held) for one, held in trail if one.function not in shared), trail[-1])
+    line, held = next(((one, held) for one, held in stack if one.function not in shared), stack[-1])
     names = find_names(line.node)
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return line
@@ -112,15 +112,15 @@ def _find_faulty_line(error, trail, localization):
     return line
 
 
-def describe_arrays(line, held):
+def describe_read_arrays(line, variables):
     """Return the arrays that a Statement reads, with their shapes: "dy (3, 5), self.W.data (4, 5)".
 
-    `held` are the local variables, {name: value}. The text also names variables that are None.
+    The text also names variables that are None. `variables` is {name: value} of local variables.
     """
     read = []
     for text in find_reads(line.node):
         with contextlib.suppress(Exception):
-            value = eval(text, {}, held)
+            value = eval(text, {}, variables)
             read += [f"{text}, which is None"] * (value is None)
             read += [f"{text} {value.shape}"] * isinstance(value, np.ndarray)
     return ", ".join(read)

@@ -20,13 +20,13 @@ FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by eac
                                         # factors find more mistakes, but answer later
 
 
-def minimise_inputs(checked):
+def minimise_inputs(verdict):
     """Return gradcheck's Verdict on shorter inputs for which a gradient is still wrong.
 
-    checked  the Verdict on the student's inputs; it is returned if no shorter inputs are found
+    verdict  the Verdict on the student's inputs; it is returned if no shorter inputs are found
     Axes of equal length are cut together.
     """
-    subject = checked.subject
+    subject = verdict.subject
     for length in sorted({n for _, a in leaves(subject.inputs) for n in np.shape(a)}, reverse=True):
         for n in SHORT:
             if n >= length or max(np.size(a) for _, a in leaves(subject.inputs)) <= ENOUGH:
@@ -36,22 +36,22 @@ def minimise_inputs(checked):
                 smaller = subject.copy_with_inputs(inputs, keep_params=True)
                 found = Check(smaller).compute_verdict()
                 if found.used is not None and found.error is None:
-                    checked, subject = found, smaller
+                    verdict, subject = found, smaller
                     break
-    return checked
+    return verdict
 
 
-def cut_axes(nest, length, n):
+def cut_axes(nested, length, new_length):
     """Return nested arrays in which each axis of the given `length` is cut to n entries."""
     def cut(value):
         if not isinstance(value, np.ndarray):
             return value
-        part = value[tuple(slice(n if m == length else None) for m in value.shape)]
+        part = value[tuple(slice(new_length if m == length else None) for m in value.shape)]
         if set(np.unique(value)) == {0.0, 1.0} and (value.sum(-1) == 1).all() and part.size:
             part = part.copy()                          # a one-hot row must stay one-hot
             part[..., 0] += part.sum(-1) == 0
         return part
-    return map_leaves(nest, cut)
+    return map_leaves(nested, cut)
 
 
 def make_validation_checks(check):
@@ -62,12 +62,12 @@ def make_validation_checks(check):
     """
     subject, rng = check.subject, np.random.default_rng(5)
 
-    def redraw(value):
+    def add_noise(value):
         if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
             return value
         return value + 0.3 * rng.standard_normal(np.shape(value))
 
-    other, kept = map_leaves(subject.inputs, redraw), []
+    other, kept = map_leaves(subject.inputs, add_noise), []
     lengths = sorted({n for _, a in leaves(other) for n in np.shape(a)} - {0, 1})
     for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
         with contextlib.suppress(Exception):            # the layer doesn't accept such inputs
@@ -81,28 +81,28 @@ def make_validation_checks(check):
 def make_other_inputs(subject):
     """Yield other inputs on which to check a Subject, as tuples (words, inputs, draw).
 
-    words   a sentence, such as "all gradients are correct .., but not with other parameters"
+    note   a sentence, such as "all gradients are correct .., but not with other parameters"
     inputs  the arguments of forward
     draw    a number to add to the seed of the random parameters; 0 gives the same parameters
     """
     given = "all gradients are correct for the given inputs, but not with "
     if subject.params:
         yield f"{given}other parameters", subject.inputs, 1
-    changes = {"a repeated id or another mask": _change_last_entry}
+    changes = {"a repeated id or another mask": _change_last_id_or_flag}
     if not isinstance(get_original(subject.layer), FunctionPair):
         changes["a second row of the inputs"] = functools.partial(_double_axis, axis=0)
         changes["a second time step"] = functools.partial(_double_axis, axis=1)
     for factor in FACTORS:
         changes[f"the float inputs times {factor:g}"] = lambda a, by=factor: (
             a * by if is_float(a) else a)
-    for words, change in changes.items():
+    for note, change in changes.items():
         inputs = map_leaves(subject.inputs, lambda a, change=change: change(a) if isinstance(
             a, np.ndarray) else a)
         if not is_equal(inputs, subject.inputs):
-            yield given + words, inputs, 0
+            yield given + note, inputs, 0
 
 
-def _change_last_entry(array):
+def _change_last_id_or_flag(array):
     """Return ids whose last id is set to the first one, or a mask whose last entry is inverted."""
     if array.dtype.kind not in "iub" or array.size < 2:
         return array
@@ -128,7 +128,7 @@ def record_part_calls(runs):
     layer = get_original(runs.subject.layer)
     own = {type(layer), get_forward(layer)}
 
-    def called(frame, event, _):
+    def record_call(frame, event, _):
         one = codes.get(frame.f_code)
         if event != "call" or one is None:
             return
@@ -142,6 +142,6 @@ def record_part_calls(runs):
             with contextlib.suppress(Exception):        # some objects can't be copied
                 found[name] = copy.deepcopy((part, inputs))
 
-    with run_profiled(called):
+    with run_profiled(record_call):
         runs.subject.run()
     return dict(reversed(found.items()))

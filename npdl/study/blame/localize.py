@@ -66,14 +66,14 @@ class Candidate:
     rest: str = ""              # a sentence on this second mistake
 
     @property
-    def changed_keys(self):
+    def keys_to_change(self):
         """Return the keys of the values that must change, or all keys if that is unknown."""
         return [key for key, value in self.values.items() if key in self.expected
                 and relative_error(self.expected[key], value, LEAST) > SOLVED] or list(self.values)
 
     @property
-    def changed_key(self):
-        return self.changed_keys[0]
+    def first_key_to_change(self):
+        return self.keys_to_change[0]
 
     @property
     def num_unknowns(self):
@@ -85,31 +85,32 @@ class Candidate:
         ends = np.cumsum([value.size for value in self.values.values()])
         return dict(zip(self.values, np.split(matrix, ends, axis=-1), strict=False))
 
-    def make_value_test(self, number):
-        """Return a function test(array), which decides if an expression may have this value.
+    def make_value_test(self, expression_number):
+        """Return a function is_allowed(array), which tests a value of an expression.
 
-        test(array) returns True if all gradients can be correct when the array replaces the first
-        value of expression `number`; its later values may change as well. Returns None instead of a
-        function if nothing is known, and False if no array passes the test.
+        is_allowed(array) returns True if all gradients can be correct when the array replaces the
+        first value of the expression; its later values may change as well. Returns None instead of
+        a function if nothing is known, and False if no array passes the test.
         """
-        if number is None or self.J is None or self.feasible is None or (
+        if expression_number is None or self.J is None or self.feasible is None or (
                 set(self.values) <= self.constant):
             return None
-        columns = [own for key, own in self.split_columns(self.J).items() if key[0] == number]
-        first = next(value for key, value in self.values.items() if key[0] == number)
+        columns = [own for key, own in self.split_columns(self.J).items()
+                   if key[0] == expression_number]
+        first = next(value for key, value in self.values.items() if key[0] == expression_number)
         own, free = columns[0], np.concatenate([self.free, *columns[1:]], 1)
         undo = np.linalg.pinv(free, rcond=ZERO)
         needed = self.residual - free @ (undo @ self.residual)
         effect = own - free @ (undo @ own)
         most = SOLVED * max(1.0, np.abs(needed).max(initial=0))
 
-        def test(value):
+        def is_allowed(value):
             change = (np.broadcast_to(value, first.shape) - first).ravel()
             return bool((np.abs(needed - effect @ change) <= most).all())
 
         best = np.linalg.lstsq(effect, needed, rcond=ZERO)[0]
-        test.shape = first.shape
-        return test if (np.abs(needed - effect @ best) <= 10 * most).all() else False
+        is_allowed.shape = first.shape
+        return is_allowed if (np.abs(needed - effect @ best) <= 10 * most).all() else False
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Localization:
                 candidate.order if self.runs.uses_dout else -candidate.order)
 
     @functools.cached_property
-    def partial_candidates(self):
+    def two_change_candidates(self):
         """Return Candidates that correct all gradients only together with a second change.
 
         The second change gives new values to a later statement, or to all wrong gradients except
@@ -194,13 +195,13 @@ def localize(runs):
         candidates.setdefault(own, Candidate(line, is_argument, order=order)).values[key] = value
     wrong = runs.find_wrong(base)
     localization = Localization(runs, base, wrong, Oracle(runs), list(candidates.values()), frames)
-    constant = _find_constant_keys(runs, values)
+    constant = _find_dout_independent_keys(runs, values)
     for candidate in localization.candidates:
-        _measure_effects(runs, candidate)
+        _measure_jacobian(runs, candidate)
         candidate.constant = {key for key in candidate.values if key in constant}
         if candidate.J is not None:
             with contextlib.suppress(Exception):
-                _solve_candidate(localization, candidate)
+                _solve_for_correct_values(localization, candidate)
         _set_status(localization, candidate)
     runs.compute_gradients()                            # rerun unchanged: restores the layer
     return localization
@@ -221,7 +222,7 @@ def record_backward(runs):
     return {k: v for k, v in seen.items() if expressions[k[0]].line}, runs.watch.locals or {}
 
 
-def _find_constant_keys(runs, values):
+def _find_dout_independent_keys(runs, values):
     """Return the keys of values that don't change when the upstream gradient is doubled."""
     with contextlib.suppress(Exception):
         runs.compute_gradients(2.0, only={key[0] for key in values}, record=True)
@@ -232,7 +233,7 @@ def _find_constant_keys(runs, values):
     return set()
 
 
-def _measure_effects(runs, candidate):
+def _measure_jacobian(runs, candidate):
     """Set J and `residual`: rerun backward with 1 added to each entry of a Candidate's values."""
     values, only = candidate.values, {key[0] for key in candidate.values}
     if not 0 < sum(v.size for v in values.values()) <= MAX_ENTRIES:
@@ -253,7 +254,7 @@ def _measure_effects(runs, candidate):
             candidate.J, candidate.free, candidate.residual = J, J[:, :0], residual
 
 
-def _solve_candidate(localization, candidate):
+def _solve_for_correct_values(localization, candidate):
     """Compute values that would correct all gradients; set `expected`, `unique` and `feasible`."""
     runs = localization.runs
     delta, candidate.unique, _ = solve_linear(candidate.J, candidate.residual)
@@ -278,26 +279,26 @@ def _set_status(localization, candidate):
     expressions, node = localization.runs.watch.expressions, candidate.line.node
     candidate.gradient_of = ""
     candidate.status = min(
-        _find_status(localization, candidate, *item) for item in candidate.values.items())
-    parts = [expressions[key[0]].node for key in candidate.changed_keys]
+        _find_value_status(localization, candidate, *item) for item in candidate.values.items())
+    parts = [expressions[key[0]].node for key in candidate.keys_to_change]
     if candidate.status < CORRECT and (
             candidate.line in localization.forward_lines or is_pass_through(node, parts)
             or not candidate.is_argument
-            and _find_called_name(node) in localization.backward_functions):
+            and _find_called_function_name(node) in localization.backward_functions):
         candidate.status = PASSED
     if candidate.feasible and candidate.unique and not candidate.gradient_of \
             and candidate.status < PASSED:
-        expected = candidate.expected[candidate.changed_key]
+        expected = candidate.expected[candidate.first_key_to_change]
         candidate.gradient_of = localization.oracle.find_expression(expected)
 
 
-def _find_called_name(node):
+def _find_called_function_name(node):
     """Return the name "f" if a statement is `y = f(x)` or `return f(x)`, else ""."""
     func = getattr(getattr(node, "value", None), "func", None)
     return getattr(func, "attr", getattr(func, "id", ""))
 
 
-def _find_status(localization, candidate, key, value):
+def _find_value_status(localization, candidate, key, value):
     """Return the status of one value of a Candidate, from UNMATCHED to CORRECT."""
     runs, oracle = localization.runs, localization.oracle
     expected = candidate.expected.get(key) if candidate.feasible and candidate.unique else None
@@ -311,7 +312,7 @@ def _find_status(localization, candidate, key, value):
         is_mask = np.isin(value, (-1, 0, 1)).all() and (expected is None or not np.isin(
             np.round(expected, 6), (-1, 0, 1)).all())
         return CORRECT if is_mask or not candidate.feasible else CONSTANT
-    name = _find_variable(localization, candidate, key)
+    name = _find_variable_of_gradient(localization, candidate, key)
     if name and oracle.is_gradient_of(value, name):
         return CORRECT
     if name and expected is not None and oracle.is_gradient_of(expected, name):
@@ -320,7 +321,7 @@ def _find_status(localization, candidate, key, value):
     return MATCHED if value.any() and oracle.find_expression(value) else UNMATCHED
 
 
-def _find_variable(localization, candidate, key):
+def _find_variable_of_gradient(localization, candidate, key):
     """Return "z" if the value is assigned to `dz` and forward has a variable z, else ""."""
     oracle, names = localization.oracle, localization.runs.watch.expressions[key[0]].names
     if candidate.is_argument or not names or isinstance(candidate.line.node, ast.AugAssign):

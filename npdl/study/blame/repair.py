@@ -51,7 +51,7 @@ class FixSearch:
     def __init__(self, localization, validation):
         self.localization, self.validation = localization, validation
         self.runs, self.budget = localization.runs, localization.runs.budget
-        self.words = functools.cache(self._make_vocabulary)
+        self.vocabulary_of = functools.cache(self._make_vocabulary)
 
     def find_fixes(self):
         """Return the Fixes of the first successful stage, at most one per line."""
@@ -69,7 +69,7 @@ class FixSearch:
         1. Candidates with the status UNMATCHED or CONSTANT (npdl.study.blame.localize). After the
            edits of rank FACTOR, Candidates with the status PASSED get the edits of rank TOKEN.
         2. Candidates with the status MATCHED, and then CORRECT.
-        3. Candidates that need a second change, too (Localization.partial_candidates).
+        3. Candidates that need a second change, too (Localization.two_change_candidates).
         4. The other statements of backward.
         """
         unmatched, constant, matched, passed, correct = (
@@ -83,20 +83,20 @@ class FixSearch:
                 yield passed, edits.TOKEN
         yield from itertools.product((matched, correct), edits.RANKS)
         tried = {c.line for c in unmatched + constant + matched + correct + passed}
-        rest = [*passed, *self._find_other_lines(tried)]
-        yield from itertools.product((self.localization.partial_candidates, rest), edits.RANKS)
+        rest = [*passed, *self._list_untried_candidates(tried)]
+        yield from itertools.product((self.localization.two_change_candidates, rest), edits.RANKS)
 
     def find_fix(self, candidate, rank):
         """Return the first Fix of a Candidate among the edits of a rank, or None."""
         for kind, new in self._make_edits(candidate, rank):
             if self.budget.is_spent:
                 return None
-            if self._is_fixed(candidate, new):
+            if self._is_fixed_by(candidate, new):
                 return Fix(kind, candidate, new)
         return None
 
-    def _is_fixed(self, candidate, new):
-        """Return True if all gradients are correct when `new` replaces a Candidate's statement.
+    def _is_fixed_by(self, candidate, statement):
+        """Return True if all gradients are correct with this statement in a Candidate's place.
 
         If the Candidate needs a second change, the errors that remain may be a linear combination
         of its columns `free`.
@@ -104,27 +104,29 @@ class FixSearch:
         if any(isinstance(one.node, ast.While) for one in candidate.line.function.lines):
             return False                                # an edit may make the loop endless
         self.budget.left -= RUN_COST
-        with replace_line(candidate.line, new) as is_valid, contextlib.suppress(Exception):
+        with replace_line(candidate.line, statement) as is_valid, contextlib.suppress(Exception):
             if not is_valid:
                 return False
             with restore_attributes(self.runs.subject.layer):
                 found = self.runs.compute_gradients()
             if candidate.rest:
                 return self.runs.is_correctable(found, candidate.free)
-            return not self.runs.find_wrong(found) and all(map(_is_correct, self.validation))
+            return not self.runs.find_wrong(found) and all(
+                map(_has_right_gradients, self.validation))
         return False                                    # the edited code raises an exception
 
-    def _find_other_lines(self, lines):
-        """Yield a Candidate for each line of backward that is not in `lines`."""
+    def _list_untried_candidates(self, tried_lines):
+        """Yield a Candidate for each line of backward that is not in `tried_lines`."""
         known = {c.line: c for c in self.localization.candidates if not c.is_argument}
+        left_out = tried_lines | self.localization.forward_lines
         for function in self.localization.backward_functions.values():
             for line in function.lines:
-                if line not in lines | self.localization.forward_lines and "zeros" not in line.text:
+                if line not in left_out and "zeros" not in line.text:
                     yield known.get(line) or Candidate(line)
 
     def _make_edits(self, candidate, rank):
         """Yield the edits (kind, new statement) of a rank, without those that can't be correct."""
-        words, node = self.words(candidate.line), candidate.line.node
+        vocabulary, node = self.vocabulary_of(candidate.line), candidate.line.node
         if not candidate.is_argument:
             yield from ((kind, clone_tree(ast.parse(new).body[0]))
                         for r, kind, new in edits.make_statement_edits(node) if r == rank)
@@ -134,11 +136,11 @@ class FixSearch:
                 part = next((n for n in ast.walk(part) if n in expressions), None)
                 if part is None:
                     continue
-            allows = candidate.make_value_test(expressions.get(part)) if is_value else None
-            test = allows and _make_edit_test(allows, words, part, self.budget)
-            for inner, changes in edits.make_expression_edits(part, words):
+            is_allowed = candidate.make_value_test(expressions.get(part)) if is_value else None
+            test = is_allowed and _make_edit_test(is_allowed, vocabulary, part, self.budget)
+            for inner, changes in edits.make_expression_edits(part, vocabulary):
                 for r, kind, new in changes:
-                    if r == rank and (allows is not False or kind in RESHAPING) and (
+                    if r == rank and (is_allowed is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
                         index = parse_expression(f"_[{new}]").slice     # `new` may be "i, :"
                         yield kind, clone_tree(node, inner, index)
@@ -148,41 +150,41 @@ class FixSearch:
         frames, expressions = self.localization.frames, self.runs.watch.expressions
         keys = [k for k in frames if expressions[k[0]].function is line.function and k[1] == 0]
 
-        def distance(key):
+        def distance_to_line(key):
             at = expressions[key[0]].line               # None for an argument, which comes last
             return at is None, at is not line, at and abs(at.first_line - line.first_line), -key[0]
 
         functions = self.runs.watch.functions[::-1]     # backward's expressions first
-        return Vocabulary(line, frames[min(keys, key=distance)] if keys else {}, functions)
+        return Vocabulary(line, frames[min(keys, key=distance_to_line)] if keys else {}, functions)
 
 
-def _is_correct(check):
+def _has_right_gradients(check):
     """Return True if backward computes no wrong gradient for the inputs of a Check."""
     with restore_attributes(check.subject.layer):
         return check.compute_verdict().used is None
 
 
-def _make_edit_test(allows, words, whole, budget):
-    """Return a function test(part, new), which decides if an edit of an expression may be right.
+def _make_edit_test(is_allowed, vocabulary, expression, budget):
+    """Return a function may_be_right(part, new), which tests an edit of an expression.
 
-    test(part, new) returns True if the expression `whole` has a value that the function `allows`
-    accepts, after the source `new` replaces its part, a syntax node. A test spends some of the
-    budget. `words` is the Vocabulary.
+    It returns True if the value of the expression passes the test `is_allowed`, after the source
+    `new` replaces the syntax node `part`. Each test spends some of the budget. The new source is
+    evaluated with the variables of the Vocabulary.
     """
-    space, shape = words.variables, allows.shape
+    space, shape = vocabulary.variables, is_allowed.shape
 
     @functools.cache                                    # compile once for all edits of a part
-    def compile_around(part):
-        text = ast.unparse(clone_tree(whole, part, ast.Name(HOLE, ast.Load())))
+    def compile_with_hole(part):
+        text = ast.unparse(clone_tree(expression, part, ast.Name(HOLE, ast.Load())))
         return compile(text, "edit", "eval")
 
-    def test(part, new):
+    def may_be_right(part, new):
         budget.left -= RUN_COST / 50                    # a test computes one expression only
         with contextlib.suppress(Exception), silence_warnings():    # a shape may not fit
-            value = eval(compile_around(part), space | {HOLE: eval(new, space)})
+            value = eval(compile_with_hole(part), space | {HOLE: eval(new, space)})
             value = np.asarray(value, float)
-            return allows(value.reshape(shape) if value.size == np.prod(shape, dtype=int) else
+            return is_allowed(value.reshape(shape) if value.size == np.prod(shape, dtype=int) else
                           np.broadcast_to(value, shape))
         return False
 
-    return test
+    return may_be_right

@@ -79,13 +79,13 @@ class Blame:
             lines = [head, *([f"  {self.location}", ""] if self.line else []), textwrap.fill(
                 self.diagnosis, 92, initial_indent="  ", subsequent_indent="  ",
                 break_long_words=False, break_on_hyphens=False),        # a path stays whole
-                *_format_errors(self)]
+                *_format_wrong_gradients(self)]
         else:
             head = "this line raises an exception:" if self.kind == "raised" else \
                 "incorrect line:" if self.verified else "most likely incorrect line:"
             lines = [head, f"  {self.location}", "",
                      *("    " + line.strip() for line in self.source.splitlines()), ""]
-            lines += [*_format_values(self), *_format_fix(self), *_format_errors(self)]
+            lines += [*_format_values(self), *_format_fix(self), *_format_wrong_gradients(self)]
         return printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]), "\n")
 
     def _repr_html_(self):
@@ -97,14 +97,14 @@ class Blame:
         return f'<pre style="border-left:.4em solid {colour};padding:.2em .8em">{text}</pre>'
 
 
-def make_blame(checked, line=None, edit=None, **fields):
+def make_blame(verdict, line=None, edit=None, **fields):
     """Make a Blame from gradcheck's Verdict, the incorrect Statement, a Fix and other fields."""
-    fields |= describe_line(line)
+    fields |= make_line_fields(line)
     fields |= {"edit": edit, "fix": edit.text, "diagnosis": edit.kind} if edit else {}
-    return Blame(False, checked.rows, checked.notes, error=checked.error, **fields)
+    return Blame(False, verdict.rows, verdict.notes, error=verdict.error, **fields)
 
 
-def describe_line(line):
+def make_line_fields(line):
     """Return the fields of a Blame that name a Statement, as a dict; for None, this is {}."""
     return {} if line is None else {
         "file": line.function.file, "function": line.function.qualname, "line": line.first_line,
@@ -114,7 +114,7 @@ def describe_line(line):
 def add_values(report, localization, candidate):
     """Set `name`, `computed`, `expected` and `iteration` of a Blame, and return the Blame."""
     report.notes = [*report.notes, *[REMAINS] * bool(candidate.rest)]
-    line, key = candidate.line, candidate.changed_key
+    line, key = candidate.line, candidate.first_key_to_change
     targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
     names = [ast.unparse(t) for t in targets if t is not None]
     report.name = "return value" if isinstance(line.node, ast.Return) else (
@@ -167,7 +167,7 @@ def _format_fix(report):
     return lines
 
 
-def _format_errors(report):
+def _format_wrong_gradients(report):
     """Return [text] with the relative errors of the wrong gradients, or [] if none is wrong."""
     wrong = [row for row in report.rows if row.right is False]
     names = [f"{row.name} (relative error {row.error:.1e})" for row in wrong if not row.kind]

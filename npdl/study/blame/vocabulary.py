@@ -65,13 +65,13 @@ class Vocabulary:
         return [text for text in dict.fromkeys(texts) if (
             value := self.evaluate(text)) is not None and np.isfinite(value).all()]
 
-    def _add_values(self, texts):
+    def _add_values(self, values_by_source):
         """Add expressions {source: value} to the arrays and numbers.
 
         If several expressions have the same value, only the first one and plain names are added.
         """
         seen = set()
-        for text, value in texts.items():
+        for text, value in values_by_source.items():
             if isinstance(value, bool) or not isinstance(
                     value, (int, float, np.number, np.ndarray)) or (
                     isinstance(value, int) and abs(value) > MAX_INTEGER):

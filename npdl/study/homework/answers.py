@@ -13,7 +13,7 @@ import traceback
 
 import numpy as np
 
-from npdl.study.blame.exceptions import describe_arrays
+from npdl.study.blame.exceptions import describe_read_arrays
 from npdl.study.containment import format_exception
 from npdl.study.relative_error import relative_error
 from npdl.study.trace.statements import describe_function
@@ -72,7 +72,7 @@ def describe_student_error(error, file):
         if frame.f_code.co_filename == file:
             function = describe_function(frame.f_code)
             line = function and function.find_line(number)
-            read = describe_arrays(line, frame.f_locals) if line and isinstance(
+            read = describe_read_arrays(line, frame.f_locals) if line and isinstance(
                 error, ValueError) else ""              # the shapes may not fit
             source = linecache.getline(file, number).strip()
             text = f"line {number}, `{source}`{f' with {read}' * bool(read)}: {text}"

@@ -125,7 +125,7 @@ def _walk_forward(title, layer, inputs, options, error):
 
 def _mark_steps(walk, runs, is_wrong):
     """Mark the values of backward as right or wrong; if `is_wrong`, add the answer of `blame`."""
-    report = blame_subject(runs.subject, other_inputs=False) if is_wrong else None
+    report = blame_subject(runs.subject, try_other_inputs=False) if is_wrong else None
     with silence_warnings():
         marks = Marks(walk.recording, runs, is_wrong)
         if report is not None:
