@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 
-def relative_error(found, expected, least=0.0):
+def relative_error(found, expected, min_scale=0.0):
     """Return the largest absolute difference of two arrays, relative to max |expected|.
 
-    If max |expected| is below `least`, the error is relative to `least`. The error is infinite if
-    the shapes differ, or if the arrays differ where one of them is NaN or infinite.
+    If max |expected| is below `min_scale`, the error is relative to `min_scale`. The error is
+    infinite if the shapes differ, or if the arrays differ where one of them is NaN or infinite.
     """
     found, expected = (a.astype(float) if a.dtype.kind in "biu" else a
                        for a in (np.asarray(found), np.asarray(expected)))
@@ -23,4 +23,4 @@ def relative_error(found, expected, least=0.0):
                 return math.inf
             error = np.abs(found - expected)[~odd].max(initial=0)
             size = np.abs(expected[~odd]).max(initial=0)
-        return float(error / max(size, least)) if error else 0.0
+        return float(error / max(size, min_scale)) if error else 0.0

@@ -95,17 +95,18 @@ def draw_upstream(nested, rng):
     return map_leaves(nested, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 
-def select_paths(nested, used, zeros=False, path=""):
-    """Return a copy of a nested structure in which only the arrays at the paths in `used` remain.
+def select_paths(nested, selected, zeros=False, path=""):
+    """Return a copy of a nested structure that has only the arrays at the selected paths.
 
     Other arrays become None, or zeros if `zeros` is True. A path is a text such as "1.W" (see
     `leaves`); `path` is that of `nested` itself.
     """
     if not is_nested(nested):
         unused = np.zeros_like(nested) if zeros and nested is not None else None
-        return nested if (path or "0") in used else unused
-    return rebuild(nested, [select_paths(item, used, zeros, f"{path}.{name}" if path else str(name))
-                            for name, item in _top_level_items(nested)])
+        return nested if (path or "0") in selected else unused
+    return rebuild(nested, [
+        select_paths(item, selected, zeros, f"{path}.{name}" if path else str(name))
+        for name, item in _top_level_items(nested)])
 
 
 @contextlib.contextmanager

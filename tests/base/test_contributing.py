@@ -35,7 +35,8 @@ def test_a_new_layer_is_exported_shown_searched_and_tested(tmp_path):
         shutil.copytree(name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "npdl/layers/diagonal.py").write_text(LAYER)
     for name, line in (("__init__.py", '    "npdl.layers.diagonal": "Diagonal",'), (
-            "study/check/examples.py", '"Diagonal": (on((2, 3))(3), on((4, 5))(5), on(ONE)(1)),')):
+            "study/check/examples.py",
+            '"Diagonal": (example((2, 3))(3), example((4, 5))(5), example(ONE)(1)),')):
         path = tmp_path / "npdl" / name
         path.write_text(path.read_text().replace("S = {\n", "S = {\n" + line + "\n", 1))
     subprocess.run([sys.executable, "-c", CODE], cwd=tmp_path, check=True)

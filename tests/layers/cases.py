@@ -27,7 +27,7 @@ from npdl.layers.sequential import Sequential
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.gpt import GPT
-from npdl.study.check.examples import FixedNoise, draw_input, ids, off_zero, part
+from npdl.study.check.examples import FixedNoise, draw_input, ids, lazy, nonzero
 from npdl.study.check.samples import ROW, make_sample_builders
 from tests.tools.running import npdl_layers
 
@@ -62,7 +62,7 @@ def case(cls, what, args, *inputs, **options):
     make = args
     if not callable(args):
         *sizes, keywords = args if args and isinstance(args[-1], dict) else (*args, {})
-        make = part(cls, *sizes, **keywords)
+        make = lazy(cls, *sizes, **keywords)
 
     def build(rng):
         layer = make(rng)
@@ -162,7 +162,7 @@ EDGES = [
     case(Linear, "an empty batch", (3, 2), (0, 3)),
     *(case(cls, "given positions (B, S)", (5, 4), (2, 2, 4), positions=AT)
       for cls in (embedding.LearnedPositions, embedding.SinusoidalPositions)),
-    *(case(cls, "large and small values", (), lambda rng: 10 * off_zero(7)(rng))
+    *(case(cls, "large and small values", (), lambda rng: 10 * nonzero(7)(rng))
       for cls in (activation.Sigmoid, activation.Tanh, activation.GELU, activation.TanhGELU)),
     case(activation.Softmax, "a row with nothing visible", (), (3, 4), visible=HIDDEN),
     case(activation.Softmax, "visible broadcast over rows", (), (2, 3, 4), visible=HIDDEN[2]),

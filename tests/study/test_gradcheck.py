@@ -177,7 +177,7 @@ def derivative(run, array, largest=0.0):
     base = run()
     at = make_perturbed_run(array, (0,), lambda: [run()])
     direction = Direction(at, [base], [np.ones(np.shape(base))], np.abs(array).max())
-    return direction.compute_derivative(largest=largest)
+    return direction.compute_derivative(largest_derivative=largest)
 
 
 @pytest.mark.parametrize(("f", "x", "value"), [

@@ -32,7 +32,7 @@ from npdl.study.blame.inputs import (
 from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import REMAINS, Blame, add_values, make_blame
-from npdl.study.check.adapters import Uncheckable, as_layer, get_original
+from npdl.study.check.adapters import Uncheckable, as_layer, unwrap_adapter
 from npdl.study.check.side_effects import find_side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
@@ -77,7 +77,7 @@ def check_gradients(subject):
     check = Check(subject)
     with add_note_on_timeout(check.describe_progress):
         verdict = check.compute_verdict()
-    verdict.notes += verdict.questions if verdict.used is not None else [
+    verdict.notes += verdict.questions if verdict.used_outputs is not None else [
         f"gradient of {row.name}: {row.inconclusive_text}" for row in verdict.rows
         if row.right is None and row.kind != "missing"]
     return verdict
@@ -92,7 +92,7 @@ def blame_subject(subject, try_other_inputs=True, budget=None):
     budget = budget or Budget(WORK, SECONDS)
     with silence_warnings():
         verdict = check_gradients(subject)
-        if verdict.used is None:
+        if verdict.used_outputs is None:
             return _blame_right_gradients(verdict, try_other_inputs, budget)
         if isinstance(verdict.error, (NotImplementedError, Uncheckable)):
             return report_exception(subject.layer, verdict.error, verdict.notes, in_backward=True)
@@ -110,9 +110,9 @@ def _blame_right_gradients(verdict, try_other_inputs, budget):
     rows, seconds = verdict.rows, budget.elapsed        # about the time of another check
     if verdict.questions:
         return _report_questions(verdict)
-    if verdict.check.is_all_zero or not any(row.right for row in rows):
-        why = "every gradient is 0 for these inputs" if verdict.check.is_all_zero else "; ".join(
-            dict.fromkeys(row.reason for row in rows)) or "no parameter and no float input"
+    if verdict.check.has_only_zero_gradients or not any(row.right for row in rows):
+        why = "every gradient is 0 for these inputs" if verdict.check.has_only_zero_gradients else \
+            "; ".join(dict.fromkeys(r.reason for r in rows)) or "no parameter and no float input"
         return make_blame(verdict, kind="unchecked",
                          diagnosis=f"nothing was checked: {why}. Give other inputs")
     for note, inputs, draw in make_other_inputs(verdict.subject) if try_other_inputs else ():
@@ -153,7 +153,7 @@ def _find_backward_return(subject):
     If backward has no return, the result is its last statement. If the source of backward is not
     found, the result is None.
     """
-    code = getattr(get_original(subject.layer).backward, "__code__", None)
+    code = getattr(unwrap_adapter(subject.layer).backward, "__code__", None)
     watched = code and describe_function(code)
     lines = watched.lines if watched else []
     return ([line for line in lines if line.is_return] or lines or [None])[-1]
@@ -174,7 +174,7 @@ def _find_incorrect_line(verdict, budget):
     in the whole layer verifies no fix.
     """
     minimised = verdict if verdict.error is not None else minimise_inputs(verdict)
-    runs, part = Runs(minimised.check, minimised.used, budget), None
+    runs, part = Runs(minimised.check, minimised.used_outputs, budget), None
     try:
         part = _blame_wrong_part(verdict, runs) if verdict.error is None else None
         if part and (budget.is_spent or part.verified and REMAINS not in part.notes):
@@ -210,7 +210,7 @@ def _blame_wrong_part(verdict, runs):
             own = check_gradients(Subject(as_layer(part), inputs))
             if own.error is not None or not own.wrong:
                 continue
-            report = _search_and_confirm(own, own, Runs(own.check, own.used, runs.budget))
+            report = _search_and_confirm(own, own, Runs(own.check, own.used_outputs, runs.budget))
             names = wrong = {row.name for row in verdict.wrong}
             if report.verified:
                 with replace_line(report.edit.line, report.edit.node):
@@ -288,7 +288,7 @@ def confirm_fix(verdict, report, budget):
     """Check the fixed layer on the student's and on other inputs. Set `verified` if it is right."""
     with replace_line(report.edit.line, report.edit.node):
         fixed = check_gradients(verdict.subject)
-        outcome = _blame_right_gradients(fixed, True, budget) if fixed.used is None else None
-    if outcome is not None and (outcome.right or outcome.kind == "unchecked"):
+        outcome = fixed.used_outputs is None and _blame_right_gradients(fixed, True, budget)
+    if outcome and (outcome.right or outcome.kind == "unchecked"):
         report.verified = "verified: with this line, all gradients " + (
             "that could be compared " * bool(verdict.questions)) + "are correct"

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from npdl.study.check.adapters import FunctionPair, get_forward, get_original
+from npdl.study.check.adapters import FunctionPair, get_forward, unwrap_adapter
 from npdl.study.check.verdicts import Check
 from npdl.study.trace.watch import run_profiled
 from npdl.study.trees import is_equal, is_float, leaves, map_leaves
@@ -35,7 +35,7 @@ def minimise_inputs(verdict):
                 inputs = cut_axes(subject.inputs, length, n)
                 smaller = subject.copy_with_inputs(inputs, keep_params=True)
                 found = Check(smaller).compute_verdict()
-                if found.used is not None and found.error is None:
+                if found.used_outputs is not None and found.error is None:
                     verdict, subject = found, smaller
                     break
     return verdict
@@ -89,7 +89,7 @@ def make_other_inputs(subject):
     if subject.params:
         yield f"{given}other parameters", subject.inputs, 1
     changes = {"a repeated id or another mask": _change_last_id_or_flag}
-    if not isinstance(get_original(subject.layer), FunctionPair):
+    if not isinstance(unwrap_adapter(subject.layer), FunctionPair):
         changes["a second row of the inputs"] = functools.partial(_double_axis, axis=0)
         changes["a second time step"] = functools.partial(_double_axis, axis=1)
     for factor in FACTORS:
@@ -125,7 +125,7 @@ def record_part_calls(runs):
     forward of the layer calls. The innermost parts come first.
     """
     codes, found = {f.code: f for f in runs.watch.functions}, {}
-    layer = get_original(runs.subject.layer)
+    layer = unwrap_adapter(runs.subject.layer)
     own = {type(layer), get_forward(layer)}
 
     def record_call(frame, event, _):

@@ -161,7 +161,7 @@ class FixSearch:
 def _has_right_gradients(check):
     """Return True if backward computes no wrong gradient for the inputs of a Check."""
     with restore_attributes(check.subject.layer):
-        return check.compute_verdict().used is None
+        return check.compute_verdict().used_outputs is None
 
 
 def _make_edit_test(is_allowed, vocabulary, expression, budget):

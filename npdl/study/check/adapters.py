@@ -84,14 +84,14 @@ def get_forward(thing):
     return getattr(thing, "forward", None) or getattr(thing, "__call__", None)  # noqa: B004
 
 
-def get_original(layer):
+def unwrap_adapter(layer):
     """Return the student's object if a layer is an Adapter, else the layer itself."""
     return layer.original if isinstance(layer, Adapter) else layer
 
 
 def get_forward_arguments(layer):
     """Return the names of the positional arguments of a layer's forward."""
-    forward = get_forward(get_original(layer))
+    forward = get_forward(unwrap_adapter(layer))
     return [p.name for p in inspect.signature(forward).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
@@ -172,13 +172,13 @@ class Adapter(Layer):
             return {key: own[key] for key in keys} or None
         return returned
 
-    def _collect_gradients(self, held):
-        """Add the gradients in `held`, {path: value}, to each param.grad. Set `missing`."""
+    def _collect_gradients(self, attributes):
+        """Add the gradients in `attributes`, {path: value}, to each param.grad. Set `missing`."""
         self.missing = set()
         for path, param in self.parameters.items():
             if self.candidates[path].value is param:    # backward has added to a Param itself
                 continue
-            gradient = self.candidates[path].find_gradient(held)
+            gradient = self.candidates[path].find_gradient(attributes)
             if gradient is None:
                 self.missing.add(path)
             elif np.shape(gradient) == param.shape and np.asarray(gradient).dtype.kind in "fiu":
@@ -186,7 +186,7 @@ class Adapter(Layer):
             else:
                 param.grad = np.asarray(gradient)
 
-    def create_parameters(self, inputs, options):
+    def create_lazy_parameters(self, inputs, options):
         """Return an Adapter for the object with the parameters that its first forward creates.
 
         Forward runs twice, with different inputs. New attributes that are equal after both runs are
@@ -200,7 +200,7 @@ class Adapter(Layer):
             return type(self)(copy_equal_attributes(copy_object(self.original), once, twice))
         return self
 
-    def find_parameters(self, dout, cache):
+    def select_learned_parameters(self, dout, cache):
         """Run backward; return an Adapter whose parameters are the arrays that have a gradient now.
 
         If backward raises an exception, every array that forward doesn't set counts as one.
@@ -211,10 +211,10 @@ class Adapter(Layer):
             learned = {path for path, one in self.candidates.items()
                        if one.find_gradient(held) is not None}
         except Exception:
-            learned = self.find_other_arrays(cache)
+            learned = self.find_constant_arrays(cache)
         return type(self)(self.original, learned)
 
-    def find_other_arrays(self, cache):
+    def find_constant_arrays(self, cache):
         """Return {path: array} of arrays that are not parameters and that forward doesn't set."""
         held = dict(walk_attributes(cache[0]))
         return {path: one.value for path, one in self.candidates.items()

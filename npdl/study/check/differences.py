@@ -58,19 +58,19 @@ class Derivative:
 class Direction:
     """The outputs of a layer as a function of a step t along one direction.
 
-    at        a function; at(t) returns the outputs, a list of arrays
-    base      the outputs at t = 0
-    weights   upstream gradients of the outputs; the sum of weights * outputs is differentiated
-    size      the largest entry of the perturbed array; steps are relative to this number
-    levels    {level: the result of evaluate_level}, as far as it is computed
+    outputs_at  a function; outputs_at(t) returns the outputs, a list of arrays
+    base        the outputs at t = 0
+    weights     upstream gradients of the outputs; the sum of weights * outputs is differentiated
+    size        the largest entry of the perturbed array; steps are relative to this number
+    levels      {level: the result of differentiate_at_level}, as far as it is computed
     """
 
-    def __init__(self, at, base, weights, size=1.0):
-        self.at, self.base, self.weights = at, base, weights
+    def __init__(self, outputs_at, base, weights, size=1.0):
+        self.outputs_at, self.base, self.weights = outputs_at, base, weights
         self.size = size if np.isfinite(size) and size > 0 else 1.0
         self.limit, self.levels = choose_tolerance(base), {}
 
-    def evaluate_level(self, level):
+    def differentiate_at_level(self, level):
         """Return the derivative, scale, bend and noise of each output, as an array (4, outputs).
 
         `level` is the number of the step size (LEVELS).
@@ -78,23 +78,25 @@ class Direction:
         if level not in self.levels:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
-                around = [[np.array(a, float) for a in self.at(t)] for t in (h, -h, 2 * h, -2 * h)]
+                around = [[np.array(a, float) for a in self.outputs_at(t)]
+                          for t in (h, -h, 2 * h, -2 * h)]
                 self.levels[level] = np.array([
                     estimate_derivative(h, weight, middle, *outputs) for weight, middle, *outputs
                     in zip(self.weights, self.base, *around, strict=True)]).T
         return self.levels[level]
 
-    def compute_derivative(self, used=slice(None), largest=0.0, is_quick=False):
+    def compute_derivative(self, outputs=slice(None), largest_derivative=0.0, is_quick=False):
         """Return the Derivative from the two neighbouring step sizes whose results agree best.
 
-        used      the indices of the outputs whose weighted sum is differentiated
-        largest   the largest derivative of the layer; for a much smaller derivative, a larger
-                  uncertainty is accepted
-        is_quick  True accepts the first step size if its uncertainty is small
+        outputs             the indices of the outputs whose weighted sum is differentiated
+        largest_derivative  the largest derivative of the layer; for a much smaller derivative, a
+                            larger uncertainty is accepted
+        is_quick            True accepts the first step size if its uncertainty is small
         """
-        known, best, floor, reason = {}, (np.inf, np.nan, 0.0), FLOOR * largest, ""
+        known, best, floor, reason = {}, (np.inf, np.nan, 0.0), FLOOR * largest_derivative, ""
         for level in LEVELS:
-            known[level] = value, scale, bend, noise = self.evaluate_level(level)[:, used].sum(1)
+            known[level] = self.differentiate_at_level(level)[:, outputs].sum(1)
+            value, scale, bend, noise = known[level]
             size = max(scale, floor)
             if is_quick and level == 0 and (
                     not size or bend <= KINK * size and SURE * noise <= self.limit * size):
@@ -109,21 +111,21 @@ class Direction:
                 break
         else:
             if not best[0] <= self.limit * max(best[2], floor):
-                reason = _explain_failure(known, best[0])
+                reason = _explain_unknown_derivative(known, best[0])
         uncertainty, value, scale = best
-        allowed = self.limit * scale + SURE * uncertainty + ROUNDING * largest
+        allowed = self.limit * scale + SURE * uncertainty + ROUNDING * largest_derivative
         return Derivative(value, uncertainty, allowed, reason)
 
 
-def _explain_failure(known, uncertainty):
+def _explain_unknown_derivative(estimates, uncertainty):
     """Return a clause that says why no two step sizes agree.
 
-    known        {level: (derivative, scale, bend, noise)}
+    estimates    {level: (derivative, scale, bend, noise)}
     uncertainty  the smallest uncertainty of a derivative; it is infinite for outputs with NaN
     """
     if not np.isfinite(uncertainty):
         return "the outputs are not finite"
-    fine = [known[level] for level in LEVELS if level >= 1]
+    fine = [estimates[level] for level in LEVELS if level >= 1]
     if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
         return ("the derivatives from the left and from the right differ by "
                 f"{fine[-1][2]:.2g} (a kink)")
@@ -153,11 +155,11 @@ def estimate_derivative(h, weight, middle, a, b, c, d):
 
 
 def make_perturbed_run(array, index, run):
-    """Return a function at(t), which adds t to array[index] and returns a copy of run()'s output.
+    """Return a function run_at(t): add t to array[index], and return copies of run()'s arrays.
 
     If `index` is an array (a direction), t * index is added. The array is restored after each call.
     """
-    def at(t):
+    def run_at(t):
         before = array.copy()
         if isinstance(index, np.ndarray):
             array[...] = before + t * index
@@ -167,4 +169,4 @@ def make_perturbed_run(array, index, run):
             return [np.array(a) for a in run()]         # an output may be the input itself
         finally:
             array[...] = before
-    return at
+    return run_at

@@ -32,7 +32,7 @@ def list_gradient_names(name):
 
 def find_gradient_key(name, attributes):
     """Return the key of the named array's gradient in the dict `attributes`, or None."""
-    return _first_known_path((*list_gradient_names(name), name), attributes)
+    return _find_first_numeric_path((*list_gradient_names(name), name), attributes)
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def list_gradient_paths(path):
                  for one in (*list_gradient_names(name), *[name] * (way in nests)))
 
 
-def _first_known_path(paths, attributes):
+def _find_first_numeric_path(paths, attributes):
     """Return the first path whose value in `attributes` is a number or an array, or None."""
     lower = {str(path).lower(): path for path in attributes}
     keys = [*paths, *(lower.get(path.lower()) for path in paths)]
@@ -69,7 +69,8 @@ class ParameterCandidate:
 
     def find_gradient(self, attributes):
         """Return the gradient of this array in an object's attributes {path: value}, or None."""
-        keys = (_first_known_path(list_gradient_paths(path), attributes) for path in self.paths)
+        keys = (_find_first_numeric_path(list_gradient_paths(path), attributes)
+                for path in self.paths)
         return next((attributes[key] for key in keys if key is not None), None)
 
 
@@ -89,19 +90,20 @@ def find_parameter_candidates(owner):
     return {one.paths[0]: one for one in found.values()}
 
 
-def walk_attributes(owner, path="", around=()):
+def walk_attributes(owner, path="", enclosing=()):
     """Yield (dotted path, value) for all attributes of an object and of its parts."""
     for name, value in list(vars(owner).items()):
         for at, item in get_items(value, f"{path}{name}"):
             if isinstance(item, Layer):
                 yield from ((f"{at}.{n}", param) for n, param in item.params())
-            elif is_part(item) and not any(item is other for other in (owner, *around)):
-                yield from walk_attributes(item, f"{at}.", (owner, *around))
+            elif has_backward_or_arrays(item) and item is not owner and not any(
+                    item is other for other in enclosing):
+                yield from walk_attributes(item, f"{at}.", (owner, *enclosing))
             else:
                 yield at, item
 
 
-def is_part(item):
+def has_backward_or_arrays(item):
     """Return True for an object that has a backward, or that holds arrays and isn't callable."""
     if isinstance(item, (Layer, Param)) or not hasattr(item, "__dict__"):
         return False
@@ -109,15 +111,15 @@ def is_part(item):
         isinstance(value, np.ndarray) for value in vars(item).values())
 
 
-def copy_object(owner, copies=None):
+def copy_object(owner, replacements=None):
     """Return a deep copy of an object.
 
-    copies  {id of a value: the copy to use}; all other values are copied here
+    replacements  {id of a value: the copy to use}; all other values are copied here
     Read-only arrays are shared, because a copy would not be read-only.
     """
     shared = {id(value): value for _, value in walk_attributes(owner)
               if isinstance(value, np.ndarray) and not value.flags.writeable}
-    return copy.deepcopy(owner, shared | (copies or {}))
+    return copy.deepcopy(owner, shared | (replacements or {}))
 
 
 def copy_equal_attributes(before, once, twice):
@@ -128,7 +130,7 @@ def copy_equal_attributes(before, once, twice):
     """
     attributes, second = vars(before), vars(twice)
     for name, value in vars(once).items():
-        parts = [[item for _, item in get_items(one, "") if is_part(item)]
+        parts = [[item for _, item in get_items(one, "") if has_backward_or_arrays(item)]
                  for one in (attributes.get(name), value, second.get(name))]
         if parts[0] and len(parts[0]) == len(parts[1]) == len(parts[2]):
             for three in zip(*parts, strict=True):

@@ -17,7 +17,7 @@ TARGETS = {"t", "y", "target", "targets", "label", "labels", "mask", "ytrue", "t
 MOVED = 1e-3                    # relative perturbation of an array, to see if forward reads it
 
 
-def find_questions(subject, missing):
+def ask_about_missing_gradients(subject, missing):
     """Return (notes, questions) on the arrays for which no gradient was found.
 
     subject    a Subject (a layer with inputs) whose backward has run
@@ -27,7 +27,7 @@ def find_questions(subject, missing):
     """
     inputs = [name for name in missing if name not in subject.params]
     excused = {name: f"backward returns no gradient for {name}, so {name} is treated as a target "
-               "or mask" for name in inputs if is_target(subject, name)}
+               "or mask" for name in inputs if is_likely_target(subject, name)}
     found = [f"backward returned no gradient for {name}. If {name} needs a gradient, return it; "
              "if not, return None instead" for name in inputs if name not in excused]
     if subject.ambiguous:
@@ -40,10 +40,10 @@ def find_questions(subject, missing):
         + (f"set its gradient as self.{list_gradient_paths(path)[0]}, " if is_adapter else
            "make it a Param, ") + f"or declare it a constant: self.{path}.setflags(write=False)"
         for path, array in find_arrays_without_gradient(subject, missing).items()
-        if is_read(subject, array)]
+        if is_read_by_forward(subject, array)]
 
 
-def is_target(subject, name):
+def is_likely_target(subject, name):
     """Guess if an input is a target or mask, from its name, its values and a returned None."""
     plain = name.removeprefix("input ")
     last = plain.rpartition(".")[2].lower().replace("_", "")
@@ -55,7 +55,7 @@ def find_arrays_without_gradient(subject, missing):
     """Return {path: array} of the float arrays in a student's layer that have no gradient."""
     layer = subject.layer
     if isinstance(layer, Adapter):
-        return layer.find_other_arrays(subject.run()[1]) | {
+        return layer.find_constant_arrays(subject.run()[1]) | {
             name: subject.arrays[name] for name in missing if name in subject.params}
     return {path: one.value for part in walk(layer)
             if not is_npdl_class(type(part))
@@ -64,7 +64,7 @@ def find_arrays_without_gradient(subject, missing):
             and not any(np.shares_memory(one.value, array) for array in subject.arrays.values())}
 
 
-def is_read(subject, array):
+def is_read_by_forward(subject, array):
     """Return True if forward reads an array: the outputs change when the array is changed."""
     with np.errstate(all="ignore"), restore_values((), array):
         before = copy_tree(subject.run()[0])

@@ -27,7 +27,7 @@ def find_side_effects(check):
     _, cache = subject.run()
     expected = subject.backward(copy_tree(dout), cache)
     if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run
-        faults += _find_change(
+        faults += _describe_changed_gradients(
             subject, dout, cache, expected,
             "backward runs a second time on the same cache, because it changes the cache")
     own = cache[1][0] if isinstance(subject.layer, Adapter) else cache      # the student's cache
@@ -37,28 +37,28 @@ def find_side_effects(check):
         with contextlib.suppress(Exception):            # the layer may not accept other inputs
             subject.run()
         subject.inputs = inputs
-        faults += _find_change(
+        faults += _describe_changed_gradients(
             subject, dout, cache, expected,
             "forward runs again before backward, because backward reads values that are not in "
             "the cache")
     return faults
 
 
-def _find_change(subject, dout, cache, expected, when):
+def _describe_changed_gradients(subject, dout, cache, expected_gradients, circumstance):
     """Run backward, and return a list with a sentence if its gradients are not the expected ones.
 
-    expected  {name: gradient}
-    when      the end of the sentence, after "when"
+    expected_gradients  {name: gradient}
+    circumstance        the end of the sentence, after "when"
     """
     try:
         found = subject.backward(copy_tree(dout), cache)
     except Exception as error:
-        return [f"backward raises an exception ({format_exception(error)}) when {when}"]
-    known = {name: array for name, array in expected.items() if array is not None}
+        return [f"backward raises an exception ({format_exception(error)}) when {circumstance}"]
+    known = {name: array for name, array in expected_gradients.items() if array is not None}
     largest = max([1.0, *(np.abs(array).max(initial=0) for array in known.values())])
     wrong = [name for name, array in known.items()
              if name not in found or relative_error(found[name], array, largest) > CLOSE]
-    return [f"the gradient of {', '.join(wrong)} is wrong when {when}"] * bool(wrong)
+    return [f"the gradient of {', '.join(wrong)} is wrong when {circumstance}"] * bool(wrong)
 
 
 def find_modified_arrays(subject, dout):

@@ -48,16 +48,16 @@ class Subject:
     def __init__(self, layer, inputs, options=None, seed=0, keep_params=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
-        self.count, self.notes = None, []       # count: see _choose_outputs
+        self.count, self.notes = None, []       # count: see _choose_compared_outputs
         self.inputs, self.options = cast_tree(tuple(inputs), "float64"), options or {}
         self.names = get_forward_arguments(layer)
-        named = self._input_arrays = dict(self._name_inputs(leaves(self.inputs)))
-        self._find_generators()
+        named = self._input_arrays = dict(self._name_input_arrays(leaves(self.inputs)))
+        self._store_generator_states()
         if not all(is_npdl_class(type(part)) for part in walk(self.layer)):
-            self._prepare_layer()
+            self._prepare_student_layer()
         if not keep_params:
             randomise(self.layer, stream(seed, 77))
-        outputs = self._run_twice()
+        outputs = self._check_forward_repeats()
         self.dout = draw_upstream(outputs, stream(seed, 78))
         if getattr(self.layer, "is_loss", False):
             self.dout = ones_like(outputs)
@@ -73,14 +73,14 @@ class Subject:
         self.arrays = {name: param.data for name, param in self.params.items()} | {
             name: array for name, array in named.items() if isinstance(array, np.ndarray)}
 
-    def _find_generators(self):
+    def _store_generator_states(self):
         """Find the random generators among the arguments and attributes, and store their states."""
         places = [dict(enumerate(self.inputs)), self.options, *map(vars, walk(self.layer))]
         found = {id(value): value.bit_generator for held in places for value in held.values()
                  if isinstance(value, np.random.Generator)}
         self._generators = [(one, one.state) for one in found.values()]
 
-    def _prepare_layer(self):
+    def _prepare_student_layer(self):
         """Run a layer with a student's code: find parameters, generators and outputs to compare.
 
         Some code creates its parameters in the first run. An exception is ignored here, because the
@@ -90,14 +90,14 @@ class Subject:
         with np.errstate(all="ignore"), restore_values((), self.inputs), self._reset_generators():
             try:
                 if isinstance(self.layer, Adapter):
-                    self.layer = self.layer.create_parameters(self.inputs, self.options)
+                    self.layer = self.layer.create_lazy_parameters(self.inputs, self.options)
                 outputs, cache = self.run()
                 with restore_values([p for _, p in self.layer.params()], self.inputs):
                     if not is_npdl_class(type(self.layer)):     # not only a part is a student's
-                        self._choose_outputs(outputs)
+                        self._choose_compared_outputs(outputs)
                     if isinstance(self.layer, Adapter):
                         outputs, cache = self.run()
-                        self.layer = self.layer.find_parameters(ones_like(outputs), cache)
+                        self.layer = self.layer.select_learned_parameters(ones_like(outputs), cache)
                 self.layer = self.layer.astype("float64")
             except Uncheckable:
                 raise
@@ -106,12 +106,12 @@ class Subject:
             finally:
                 is_global_used = not is_equal(before[1:3], np.random.get_state()[1:3])
                 np.random.set_state(before)
-        self._find_generators()
+        self._store_generator_states()
         if is_global_used:
             first = np.random.MT19937(self.seed).state
             self._generators.append((np.random.get_bit_generator(), first))
 
-    def _choose_outputs(self, outputs):
+    def _choose_compared_outputs(self, outputs):
         """Set `count`, the number of outputs whose gradients backward takes; None means all."""
         several = len(outputs) if isinstance(outputs, tuple) else 1
         count = max(getattr(self.layer, "num_upstreams", 1), 1)
@@ -133,7 +133,8 @@ class Subject:
         results, texts = [], []
         for given in (outputs, outputs[0]):
             try:
-                found = self.name_gradients(self.layer.backward(ones_like(given), self.run()[1]))
+                returned = self.layer.backward(ones_like(given), self.run()[1])
+                found = self.name_returned_gradients(returned)
                 results.append(int(any(
                     np.shape(found.get(name, array)) != np.shape(array)
                     for name, array in self._input_arrays.items())))
@@ -151,9 +152,9 @@ class Subject:
     def name(self):
         return type(self.layer).__name__
 
-    def copy_with_inputs(self, inputs, draw=0, keep_params=False):
-        """Return a Subject of this layer with other inputs; `draw` is added to the random seed."""
-        return type(self)(self.layer, inputs, self.options, self.seed + draw, keep_params)
+    def copy_with_inputs(self, inputs, seed_offset=0, keep_params=False):
+        """Return a Subject of this layer with other inputs; `seed_offset` is added to the seed."""
+        return type(self)(self.layer, inputs, self.options, self.seed + seed_offset, keep_params)
 
     def run(self):
         """Return (outputs, cache) of forward."""
@@ -172,13 +173,13 @@ class Subject:
         """Return the float arrays that forward returns, in the order of `paths`."""
         return [array for _, array in leaves(self.run()[0])]
 
-    def copy_upstream(self, used):
-        """Return upstream gradients, nested as the outputs are, for the outputs at paths in `used`.
+    def copy_upstream(self, used_outputs):
+        """Return upstream gradients for the outputs at these paths, nested as the outputs are.
 
         All other outputs have None if the layer is npdl's, and zeros if it is a student's.
         """
         zeros = not is_npdl_class(type(self.layer))
-        return copy_tree(select_paths(self.dout, used, zeros))
+        return copy_tree(select_paths(self.dout, used_outputs, zeros))
 
     def backward(self, dout, cache):
         """Run backward once and return {name: gradient}; names without a gradient are left out.
@@ -193,9 +194,9 @@ class Subject:
         missing = getattr(self.layer, "missing", ())
         of_params = {name: subtract_gradients(param.grad, self._start_gradients[name])
                      for name, param in self.params.items() if name not in missing}
-        return of_params | self.name_gradients(returned)
+        return of_params | self.name_returned_gradients(returned)
 
-    def name_gradients(self, gradients):
+    def name_returned_gradients(self, gradients):
         """Return {name: gradient} for an array, a tuple, a list or a dict that backward returned.
 
         In a dict, the key of the gradient of an input x is "x" or "dx".
@@ -215,20 +216,20 @@ class Subject:
         self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
-        return dict(self._name_inputs(leaves(tuple(map(nest_like, gradients, self.inputs)))))
+        return dict(self._name_input_arrays(leaves(tuple(map(nest_like, gradients, self.inputs)))))
 
-    def _name_inputs(self, pairs):
+    def _name_input_arrays(self, arrays_by_path):
         """Yield (name, array) for pairs (path, array); the path "1.0" may become "input state.0".
 
         The first number of a path stands for an argument of forward, whose name replaces it.
         """
-        for path, array in pairs:
+        for path, array in arrays_by_path:
             first, dot, rest = path.partition(".")
             number = int(first)
             name = self.names[number] if number < len(self.names) else first
             yield f"input {name}{dot}{rest}", array
 
-    def _run_twice(self):
+    def _check_forward_repeats(self):
         """Run forward twice and return its outputs; raise Uncheckable if the two runs differ."""
         with np.errstate(all="ignore"):
             held, outputs = copy_tree(self.inputs), copy_tree(self.run()[0])

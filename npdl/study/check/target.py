@@ -51,15 +51,15 @@ def find_class(name):
                      f"NAME_backward. In this file: {', '.join(own) or 'no layer'}")
 
 
-def find_npdl_class(name, more=""):
+def find_npdl_class(name, hint=""):
     """Return the class of npdl with this name; upper and lower case don't matter.
 
-    Raises InputError if npdl has no such class; `more` is added to the message.
+    Raises InputError if npdl has no such class; `hint` is added to the message.
     """
     classes = {known.lower(): cls for known, cls in find_layer_classes().items()}
     if name.lower() not in classes:
         near = [classes[n].__name__ for n in difflib.get_close_matches(name.lower(), classes, 3, 0)]
-        raise InputError(f"{name!r} is not a layer of npdl{more}; did you mean "
+        raise InputError(f"{name!r} is not a layer of npdl{hint}; did you mean "
                          f"{', '.join(near[:-1])} or {near[-1]}?")
     return classes[name.lower()]
 

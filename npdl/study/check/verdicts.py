@@ -18,7 +18,7 @@ from npdl.backend import stream
 from npdl.core import walk
 from npdl.exceptions import printable
 from npdl.study.check.differences import LIMIT, Direction, choose_tolerance, make_perturbed_run
-from npdl.study.check.questions import find_questions
+from npdl.study.check.questions import ask_about_missing_gradients
 from npdl.study.trees import leaves
 
 FEW, MANY = 200, 400            # if an array has more than MANY entries, only FEW are compared, and
@@ -31,17 +31,17 @@ DIRECTIONS = 2                  # the derivatives along this number of random di
 class Row:
     """The comparison of one gradient with the numerical gradient.
 
-    name       the name of the array, such as "W" or "input x"
-    right      True, False, or None if some entries are inconclusive
-    error      the largest relative error of an entry; LIMIT is allowed in float64
-    index      the index of this entry
-    computed   the value that backward computed for this entry
-    numerical  the numerical derivative for this entry
-    points     the number of entries that were compared
-    unknown    the indices of the inconclusive entries
-    reason     why the first entry of `unknown` is inconclusive, or how the shape is wrong
-    used       the outputs that had an upstream gradient, such as "0 and 1", or "" for all outputs
-    kind       "missing" if there is no gradient, "shape" if its shape is wrong, or ""
+    name          the name of the array, such as "W" or "input x"
+    right         True, False, or None if some entries are inconclusive
+    error         the largest relative error of an entry; LIMIT is allowed in float64
+    index         the index of this entry
+    computed      the value that backward computed for this entry
+    numerical     the numerical derivative for this entry
+    points        the number of entries that were compared
+    unknown       the indices of the inconclusive entries
+    reason        why the first entry of `unknown` is inconclusive, or how the shape is wrong
+    used_outputs  the outputs that had an upstream gradient, such as "0 and 1"; "" for all outputs
+    kind          "missing" if there is no gradient, "shape" if its shape is wrong, or ""
     """
 
     name: str
@@ -53,7 +53,7 @@ class Row:
     reason: str = ""
     points: int = 0
     unknown: list = field(default_factory=list)
-    used: str = ""
+    used_outputs: str = ""
     kind: str = ""
 
     @property
@@ -76,10 +76,11 @@ class Row:
             return f"{'inf':>9}  {self.reason}" if self.kind == "shape" else self.reason
         if not self.points and self.right is None:
             return self.inconclusive_text
-        used = f", with an upstream gradient of output {self.used} only"
+        used = f", with an upstream gradient of output {self.used_outputs} only"
         unknown = f"; {self.inconclusive_text}"
         return (f"{self.error:9.1e}  {list(map(int, self.index))}: computed {self.computed:.9g}, "
-                f"numerical {self.numerical:.9g}" + used * bool(self.used and self.right is False)
+                f"numerical {self.numerical:.9g}"
+                + used * bool(self.used_outputs and self.right is False)
                 + unknown * bool(self.unknown))
 
 
@@ -87,14 +88,14 @@ class Row:
 class Verdict:
     """The result of gradcheck: a comparison of all gradients of a layer with numerical ones.
 
-    check      the Check, which holds the numerical gradients
-    rows       one Row for each gradient
-    notes      sentences that are printed at the end
-    questions  questions to the layer's author, about arrays that may be parameters or constants
-    faults     sentences about errors that no Row shows, such as side effects
-    used       the paths of the outputs that had an upstream gradient when backward was wrong for
-               the first time, or None if backward is right
-    error      the exception that backward raised, or None
+    check         the Check, which holds the numerical gradients
+    rows          one Row for each gradient
+    notes         sentences that are printed at the end
+    questions     questions to the layer's author, about arrays that may be parameters or constants
+    faults        sentences about errors that no Row shows, such as side effects
+    used_outputs  the paths of the outputs that had an upstream gradient when backward was wrong for
+                  the first time, or None if backward is right
+    error         the exception that backward raised, or None
     """
 
     check: object
@@ -102,7 +103,7 @@ class Verdict:
     notes: list = field(default_factory=list)
     questions: list = field(default_factory=list)
     faults: list = field(default_factory=list)
-    used: tuple | None = None
+    used_outputs: tuple | None = None
     error: object = None
 
     @property
@@ -181,58 +182,59 @@ class Check:
         wrong, the Verdict has the least certain comparison of each gradient.
         """
         found = {}
-        for used in self.subject.uses:
+        for used_outputs in self.subject.uses:
             try:
-                gradients = self.backward(used)
+                gradients = self.backward(used_outputs)
             except Exception as error:
-                return Verdict(self, notes=list(self.notes), used=used, error=error)
-            rows = {name: self.compare_gradient(name, gradients.get(name), used)
+                return Verdict(self, notes=list(self.notes), used_outputs=used_outputs, error=error)
+            rows = {name: self.compare_gradient(name, gradients.get(name), used_outputs)
                     for name in self.arrays}
             if any(row.right is False for row in rows.values()):
-                return self._make_verdict([*rows.values()], used)
+                return self._make_verdict([*rows.values()], used_outputs)
             found = {name: max(found.get(name, row), row, key=lambda row: (
                 row.is_question, len(row.unknown), row.error)) for name, row in rows.items()}
         return self._make_verdict([*found.values()])
 
-    def _make_verdict(self, rows, used=None):
+    def _make_verdict(self, rows, used_outputs=None):
         """Return the Verdict for a list of Rows, with questions to the author of the layer.
 
         A Row of an input that needs no gradient becomes a note. If all gradients are 0, all Rows
         become inconclusive.
         """
-        if self.is_all_zero and not any(row.right is False for row in rows):
+        if self.has_only_zero_gradients and not any(row.right is False for row in rows):
             for row in rows:
                 row.right, row.points = None, 0
                 row.reason = "all gradients are 0 at these inputs"
-        notes, found = find_questions(self.subject, [row.name for row in rows if row.is_question])
+        missing = [row.name for row in rows if row.is_question]
+        notes, questions = ask_about_missing_gradients(self.subject, missing)
         return Verdict(self, [row for row in rows if row.name not in notes],
-                       [*self.notes, *notes.values()], found, used=used)
+                       [*self.notes, *notes.values()], questions, used_outputs=used_outputs)
 
     @property
-    def is_all_zero(self):
+    def has_only_zero_gradients(self):
         """Return True if all numerical gradients are 0, so a comparison with them shows nothing."""
         return any(self.directions.values()) and not self._find_derivatives(self.paths)[1]
 
-    def backward(self, used):
+    def backward(self, used_outputs):
         """Run forward and backward and return {name: gradient}.
 
-        Only the outputs at the paths `used` have an upstream gradient. Before backward runs, each
-        param.grad is filled with random numbers.
+        Only the outputs at the paths `used_outputs` have an upstream gradient. Before backward
+        runs, each param.grad is filled with random numbers.
         """
         _, cache = self.subject.run()
-        return self.subject.backward(self.subject.copy_upstream(used), cache)
+        return self.subject.backward(self.subject.copy_upstream(used_outputs), cache)
 
-    def compare_gradient(self, name, gradient, used):
+    def compare_gradient(self, name, gradient, used_outputs):
         """Compare the gradient of the array `name` with the numerical one, and return the Row.
 
-        `gradient` is None if backward returned no gradient. Only the outputs at the paths `used`
-        have an upstream gradient.
+        `gradient` is None if backward returned no gradient. Only the outputs at the paths
+        `used_outputs` have an upstream gradient.
         """
         wanted, row = self.arrays[name].shape, Row(name)
-        row.used = " and ".join(used) * (used != self.paths)
+        row.used_outputs = " and ".join(used_outputs) * (used_outputs != self.paths)
         if gradient is None:
             needed = any(one.error_ratio(0.0) > 1 and not one.reason
-                         for one in self._find_derivatives(used)[2][name])
+                         for one in self._find_derivatives(used_outputs)[2][name])
             row.right, row.kind = None if needed else True, "missing"
             row.reason = "backward returned no gradient"
         elif np.shape(gradient) != wanted:
@@ -241,23 +243,23 @@ class Check:
             row.reason = f"has shape {np.shape(gradient)}, must be {wanted}{turned}"
         else:
             with np.errstate(all="ignore"):
-                self._compare_entries(row, gradient, *self._find_derivatives(used))
+                self._compare_entries(row, gradient, *self._find_derivatives(used_outputs))
         return row
 
-    def _compare_entries(self, row, gradient, columns, largest, known):
+    def _compare_entries(self, row, gradient, outputs, largest_derivative, derivatives):
         """Compare a gradient with its numerical derivatives; set the fields of the Row.
 
-        `columns`, `largest` and `known` are the result of _compute_derivatives. After a wrong
-        entry, more step sizes are tried only for entries with an error below GROSS.
+        The last three arguments are the result of _compute_derivatives. After a wrong entry, more
+        step sizes are tried only for entries with an error below GROSS.
         """
-        worst, known = -1.0, known[row.name]
+        worst, derivatives = -1.0, derivatives[row.name]
         for i, (point, direction) in enumerate(self.directions[row.name]):
             is_entry = isinstance(point, tuple)             # otherwise, it is a direction
             computed = float(gradient[point] if is_entry else (gradient * point).sum())
-            ratio = known[i].error_ratio(computed)
+            ratio = derivatives[i].error_ratio(computed)
             if ratio > 1 and (worst <= 1 or self.limit * ratio < GROSS):    # try more step sizes
-                known[i] = direction.compute_derivative(columns, largest)
-            one, excess = known[i], known[i].error_ratio(computed)
+                derivatives[i] = direction.compute_derivative(outputs, largest_derivative)
+            one, excess = derivatives[i], derivatives[i].error_ratio(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
                 row.reason = row.reason or one.reason
                 row.unknown.append(point if is_entry else ())
@@ -269,37 +271,37 @@ class Check:
         row.error = self.limit * max(worst, 0.0)
         row.right = False if worst > 1 else None if row.unknown else True
 
-    def compute_derivative(self, at, used):
-        """Differentiate the weighted sum of the outputs at(t) at t = 0; return the Derivative.
+    def compute_derivative(self, outputs_at, used_outputs):
+        """Differentiate the weighted sum of outputs_at(t) at t = 0; return the Derivative.
 
-        Only the outputs at the paths `used` are summed.
+        Only the outputs at the paths `used_outputs` are summed.
         """
-        columns, largest, _ = self._find_derivatives(used)
-        direction = Direction(at, self.base, self.weights)
-        return direction.compute_derivative(columns, largest, is_quick=True)
+        outputs, largest_derivative, _ = self._find_derivatives(used_outputs)
+        direction = Direction(outputs_at, self.base, self.weights)
+        return direction.compute_derivative(outputs, largest_derivative, is_quick=True)
 
-    def numerical_gradient(self, name, used):
+    def numerical_gradient(self, name, used_outputs):
         """Return the numerical gradient of the named array; entries that are unknown are NaN."""
         found = np.full(self.arrays[name].shape, np.nan)
-        known = self._find_derivatives(used)[2][name]
+        known = self._find_derivatives(used_outputs)[2][name]
         for (point, _), one in zip(self.directions[name], known, strict=True):
             if isinstance(point, tuple) and not one.reason:
                 found[point] = one.value
         return found
 
-    def _compute_derivatives(self, used):
-        """Compute the numerical derivatives of the outputs whose paths are in `used`.
+    def _compute_derivatives(self, used_outputs):
+        """Compute the numerical derivatives of the outputs whose paths are in `used_outputs`.
 
-        Returns (columns, largest, {name: [Derivative]}). `columns` are the indices of these
-        outputs. `largest` is the largest scale, the sum of the
-        magnitudes of the derivatives of all output entries.
+        Returns (outputs, largest_derivative, {name: [Derivative]}). `outputs` are the indices of
+        these outputs. `largest_derivative` is the largest scale, the sum of the magnitudes of the
+        derivatives of all output entries.
         """
-        columns = [self.paths.index(path) for path in used]
-        largest = max((one.evaluate_level(0)[1, columns].sum()
+        outputs = [self.paths.index(path) for path in used_outputs]
+        largest_derivative = max((one.differentiate_at_level(0)[1, outputs].sum()
                        for pairs in self.directions.values() for _, one in pairs), default=0.0)
-        return columns, largest, {
-            name: [one.compute_derivative(columns, largest, is_quick=True) for _, one in pairs]
-            for name, pairs in self.directions.items()}
+        return outputs, largest_derivative, {
+            name: [one.compute_derivative(outputs, largest_derivative, is_quick=True)
+                   for _, one in pairs] for name, pairs in self.directions.items()}
 
 
 def find_padding_rows(subject):

@@ -89,8 +89,8 @@ def step(layer, *inputs, **options):
         return _walk_forward(title, layer, inputs, options, error)
     with silence_warnings():
         result = check_gradients(subject)
-    is_wrong, used = result.used is not None, result.used or subject.paths
-    dout = subject.copy_upstream(used)
+    is_wrong, used_outputs = result.used_outputs is not None, result.used_outputs or subject.paths
+    dout = subject.copy_upstream(used_outputs)
     recording = Recorder(lambda: run_forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
@@ -105,7 +105,7 @@ def step(layer, *inputs, **options):
                           " statements are not shown")
     if result.rows and recording.error is None:
         walk.finals = result.rows
-        _mark_steps(walk, Runs(result.check, used, Budget(WORK), recording), is_wrong)
+        _mark_steps(walk, Runs(result.check, used_outputs, Budget(WORK), recording), is_wrong)
     return walk
 
 

@@ -73,7 +73,7 @@ class Oracle:
             self.inner_products[key] = np.nan
             with contextlib.suppress(Exception):        # some code raises if a value is changed
                 found = self.runs.check.compute_derivative(lambda t: self.runs.compute_outputs(
-                    only={key[0]}, add={key: t * u}), self.runs.used)
+                    only={key[0]}, add={key: t * u}), self.runs.used_outputs)
                 self.inner_products[key] = np.nan if found.reason else found.value
         return self.inner_products[key]
 

@@ -68,18 +68,18 @@ def restore_attributes(layer):
 class Runs:
     """Runs a layer with one upstream gradient; each run spends a part of the budget.
 
-    check   a Check (npdl.study.check.verdicts) of the layer, with its numerical gradients
-    used    paths of outputs, such as ("0",); all other outputs have the upstream gradient 0
-    truth   {name: true gradient}, set by `set_truth`; unknown entries are NaN
-    watch   the Watch, which records and changes the values that the layer's functions compute
+    check         a Check (npdl.study.check.verdicts) of the layer, with its numerical gradients
+    used_outputs  paths of outputs, such as ("0",); all other outputs have the upstream gradient 0
+    truth         {name: true gradient}, set by `set_truth`; unknown entries are NaN
+    watch         the Watch, which records and changes the values that the layer's functions compute
     """
 
     uses_dout = True                # whether backward depends on the upstream gradient
 
-    def __init__(self, check, used, budget, watch=None):
+    def __init__(self, check, used_outputs, budget, watch=None):
         self.check, self.subject, self.arrays = check, check.subject, check.arrays
-        self.used, self.dout, self.truth = used, check.subject.copy_upstream(used), {}
-        self.budget, self.costs = budget, {}
+        self.used_outputs, self.dout = used_outputs, check.subject.copy_upstream(used_outputs)
+        self.truth, self.budget, self.costs = {}, budget, {}
         self.watch = watch or Watch(lambda: run_forward_backward(self.subject, self.dout),
                                     is_npdl_class(type(self.subject.layer)))
 
@@ -123,7 +123,7 @@ class Runs:
     def set_truth(self, wrong):
         """Set `truth`: numerical gradients for names in `wrong`, computed ones for all others."""
         self.truth = self.compute_gradients() | {
-            name: self.check.numerical_gradient(name, self.used) for name in wrong}
+            name: self.check.numerical_gradient(name, self.used_outputs) for name in wrong}
 
     def find_wrong(self, gradients):
         """Return the set of the names in {name: gradient} whose gradient is not the true one."""
