@@ -12,11 +12,11 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.study.homework import commands, sandbox
-from npdl.study.homework.answers import format_reasons
+from npdl.study.homework.answers import explain_lost_points
 from npdl.study.homework.exercise import Exercise
-from npdl.study.homework.grading import Grader, grade_class, total_grade
+from npdl.study.homework.grading import Grader, add_grades, grade_submissions
 from npdl.study.homework.handout import write_homework
-from npdl.study.homework.submissions import list_submissions, read_file
+from npdl.study.homework.submissions import list_submissions, read_submitted_file
 from tests.study.test_homework import solve
 
 SEALED = sandbox.can_restrict_system_calls()
@@ -45,14 +45,15 @@ def grade(tmp_path, seconds=20.0, **files):
     """Return {submission: Grade of Linear} of {submission: text or bytes of linear.py}."""
     write(tmp_path / "class", {f"{name}/linear.py": text for name, text in files.items()})
     grader = Grader({"Linear": LINEAR}, SEALED, seconds)
-    grades = grade_class(tmp_path / "class", grader, tmp_path / "grades")
+    grades = grade_submissions(tmp_path / "class", grader, tmp_path / "grades")
     return {name: theirs["Linear"] for name, theirs in grades.items()}
 
 
 def test_grades_csv_and_feedback(tmp_path, capsys):
     renamed = RIGHT.replace("dy_rows", "upstream").replace("# dx", "# my own").replace(
         '        check_gradient(dy, (*cache.shape[:-1], E), "Linear")\n', "")
-    grade(tmp_path, ada=RIGHT, ben=WRONG, blank=LINEAR.format_file(), **{"=SUM(1)": renamed})
+    grade(tmp_path, ada=RIGHT, ben=WRONG, blank=LINEAR.format_student_file(),
+          **{"=SUM(1)": renamed})
     assert {"ben: 2 of 5", "blank: 0 of 5"} <= {*capsys.readouterr().out.split("\n")}
     content = (tmp_path / "grades" / "grades.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
@@ -85,7 +86,7 @@ def test_a_submission_cannot_reach_files_network_or_processes(tmp_path):
         "import socket; socket.create_connection(('127.0.0.1', 9))",
         f"import subprocess; subprocess.run(['touch', {str(target)!r}])",
         "import os; os.kill(os.getppid(), 9)", error="(OSError, ImportError)")).values()
-    assert format_reasons(one.points) == [] and not target.exists()
+    assert explain_lost_points(one.points) == [] and not target.exists()
 
 
 CENTRAL = instead(
@@ -125,8 +126,9 @@ def test_npdls_own_answer_is_not_in_the_process(tmp_path):
             "differences.estimate_derivative(1, 1, 0, *4 * [dy])",
             "import linecache, npdl.layers.linear as own; linecache.cache[own.__file__]",
             error="(NotImplementedError, KeyError)"))
-    assert str(grades["inherits"]) == "0 of 5" and format_reasons(grades["attempts"].points) == []
-    assert "npdl's own answer is not available" in format_reasons(grades["inherits"].points)[0]
+    assert str(grades["inherits"]) == "0 of 5"
+    assert explain_lost_points(grades["attempts"].points) == []
+    assert "npdl's own answer is not available" in explain_lost_points(grades["inherits"].points)[0]
 
 
 def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
@@ -137,8 +139,8 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
                    missing="import no_such_module\n" + RIGHT,
                    float32=RIGHT.replace("reshape(-1, E)", "reshape(-1, E).astype('float32')"))
     assert {str(grades[name]) for name in ("utf16", "bom")} == {FULL}
-    assert "Python 3." in format_reasons(grades["syntax"].points)[0]
-    missing = format_reasons(grades["missing"].points)[0]
+    assert "Python 3." in explain_lost_points(grades["syntax"].points)[0]
+    missing = explain_lost_points(grades["missing"].points)[0]
     assert "No module named 'no_such_module'. Import only" in missing
     assert "converted to float32?" in grades["float32"].points["gradient of x"]
 
@@ -152,13 +154,13 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path):
     with zipfile.ZipFile(folder / "zipped.zip", "w") as archive:
         archive.writestr("work\\linear.py", RIGHT)
         archive.writestr("__MACOSX/linear.py", "")
-    found = grade_class(folder, Grader({"Linear": LINEAR}, SEALED), tmp_path / "grades")
-    points = {name: str(total_grade(grades)) for name, grades in found.items()}
+    found = grade_submissions(folder, Grader({"Linear": LINEAR}, SEALED), tmp_path / "grades")
+    points = {name: str(add_grades(grades)) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")
     assert points["empty"] == points["broken"] == "0 of 5"
-    assert "can't be read as a zip" in format_reasons(found["broken"]["Linear"].points)[0]
+    assert "can't be read as a zip" in explain_lost_points(found["broken"]["Linear"].points)[0]
 
 
 def test_large_files_zips_and_links_are_not_read(tmp_path):
@@ -174,7 +176,7 @@ def test_large_files_zips_and_links_are_not_read(tmp_path):
                                ("large", sandbox.NotGraded, "more than 20971520 bytes"),
                                ("link", sandbox.InvalidFile, "linear.py is missing")):
         with pytest.raises(error, match=words):
-            read_file(found[name], "linear.py")
+            read_submitted_file(found[name], "linear.py")
 
 
 @pytest.mark.parametrize("content, found", [
@@ -182,7 +184,7 @@ def test_large_files_zips_and_links_are_not_read(tmp_path):
     (b"", []), (b"[]", []), (b'{"x": [[1], [2, 3]]}', []), (b'{"x": null, "y": {}}', []),
     (b'{"x": 1' + b"0" * 400 + b"}", []), (b"[" * 100_000, []), (b"\xff", [])])
 def test_untrusted_answers_are_validated(content, found):
-    answers = sandbox.read_answers(content)
+    answers = sandbox.parse_answers(content)
     assert list(answers) == found and answers.get("s/error", "x\\n") == "x\\n"
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.study.check.samples import find_layer_classes
-from npdl.study.homework.answers import award_points, load_class, run_layers
-from npdl.study.homework.exercise import Exercise, copy_method
+from npdl.study.homework.answers import award_points, compute_answers, load_student_class
+from npdl.study.homework.exercise import Exercise, copy_method_source
 from npdl.study.homework.handout import LAYERS, write_homework
-from npdl.study.homework.home import find_problems
+from npdl.study.homework.home import find_layer_errors
 
 ROOT = Path(__file__).parents[2]
 EVERY = list(find_layer_classes())
@@ -25,12 +25,12 @@ def solve(name, *changes):
     `changes` are texts that alternate: old, new, old, new.
     """
     exercise = Exercise(name)
-    text = exercise.format_file()
+    text = exercise.format_student_file()
     for blank in exercise.methods:
         function = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)
                         and n.name == blank)
         lines = text.splitlines()
-        lines[function.lineno - 1 : function.end_lineno] = copy_method(
+        lines[function.lineno - 1 : function.end_lineno] = copy_method_source(
             getattr(exercise.cls, blank)).splitlines()
         text = "\n".join(lines) + "\n"
     modules = {getattr(exercise.cls, blank).__module__ for blank in exercise.methods}
@@ -44,16 +44,16 @@ def solve(name, *changes):
 def points_of(name, text, seed=3):
     """Return the points for a file, in this process."""
     exercise = Exercise(name)
-    asked = exercise.make_questions(seed)
-    wanted = run_layers(asked)
-    load_class(asked, text.encode(), exercise.file, name)
-    return award_points(run_layers(asked, exercise.file), wanted)
+    asked = exercise.make_test_cases(seed)
+    wanted = compute_answers(asked)
+    load_student_class(asked, text.encode(), exercise.file, name)
+    return award_points(compute_answers(asked, exercise.file), wanted)
 
 
 @pytest.mark.parametrize("name", [
     *LAYERS, *(pytest.param(name, marks=pytest.mark.slow) for name in EVERY if name not in LAYERS)])
 def test_solution_gets_all_points_and_a_blank_none(name):
-    text = Exercise(name).format_file()
+    text = Exercise(name).format_student_file()
     assert max(map(len, text.splitlines())) <= 100
     blank, solved = points_of(name, text), points_of(name, solve(name))
     assert solved == dict.fromkeys(blank, "")
@@ -67,11 +67,11 @@ def test_shapes_that_do_not_fit_are_named_with_the_line():
 
 
 def test_handout_shows_forward_and_hides_the_answer():
-    text = Exercise("ScaledDotAttention").format_file()
+    text = Exercise("ScaledDotAttention").format_student_file()
     assert "def attend(" in text and "attend_backward" not in text
     assert "# Return dq, dk, dv." in text
     assert "# You may use npdl.functions.softmax_backward." in text
-    cell = Exercise("LSTMCell").format_file()
+    cell = Exercise("LSTMCell").format_student_file()
     assert "# Return dx, dstate (the gradient of the state before the step, nested like" in cell
 
 
@@ -119,23 +119,23 @@ def in_folder(tmp_path, monkeypatch, *layers, **options):
 @pytest.mark.parametrize("is_exam", [False, True])
 def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monkeypatch, is_exam):
     in_folder(tmp_path, monkeypatch, "Linear", is_exam=is_exam)
-    assert find_problems("Linear") == "not written yet"
+    assert find_layer_errors("Linear") == "not written yet"
     Path("linear.py").write_text(solve("Linear"))
-    assert find_problems("Linear") == ""
+    assert find_layer_errors("Linear") == ""
     Path("linear.py").write_text(solve("Linear", "self.b.grad += ", "self.b.grad += 2 * "))
-    said = find_problems("Linear")
+    said = find_layer_errors("Linear")
     assert "gradient of b: wrong, relative error" in said and "self.b.grad += 2 *" in said
     assert ("fix  " in said) is ("npdl blame" in Path("README.md").read_text()) is not is_exam
     Path("linear.py").write_text("import no_such_module\n" + solve("Linear"))
-    assert "Import only NumPy, math, itertools and functools" in find_problems("Linear")
+    assert "Import only NumPy, math, itertools and functools" in find_layer_errors("Linear")
     Path("linear.py").write_text("def")
-    assert "line 1: invalid syntax (Python 3" in find_problems("Linear")
+    assert "line 1: invalid syntax (Python 3" in find_layer_errors("Linear")
 
 
 def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, monkeypatch):
     in_folder(tmp_path, monkeypatch, "LayerNorm", is_exam=True)
     Path("layer_norm.py").write_text(solve("LayerNorm", "dx_hat - shift", "dx_hat + shift"))
-    said = find_problems("LayerNorm").splitlines()[-1]
+    said = find_layer_errors("LayerNorm").splitlines()[-1]
     assert said.startswith("most likely wrong: line ") and ", or line " in said
     assert "`shift = dx_hat.mean(" in said and "`dx = (dx_hat + shift" in said
 

@@ -1,8 +1,8 @@
 """Run layers on test cases, and award points for the gradients that they compute.
 
-A test case is called a question. The arrays that a layer computes for it are the answers. npdl's
-own layer runs in the grader's process. A student's class runs in a separate process (`child`), or
-in the tests at home (`home`).
+The answers are the arrays that a layer computes for the test cases. npdl's own layer runs in the
+grader's process. A student's class runs in a separate process (`child`), or in the tests at home
+(`home`).
 """
 
 import codecs
@@ -35,27 +35,29 @@ class InvalidFile(Exception):
     """A student's file can't be run. The text says why, and the student reads it."""
 
 
-def load_class(questions, text, file, name):
-    """Run a student's file, and make the layers in `questions` instances of its class `name`.
+def load_student_class(test_cases, content, file, class_name):
+    """Run a student's file, and make the layers of the test cases instances of its class.
 
-    questions  {case: question} (Exercise.make_questions)
-    text       the content of the file, as bytes
+    test_cases  {name: test case} (Exercise.make_test_cases)
+    content     the content of the file, as bytes
+    class_name  the name of the class
     Raises InvalidFile if the file can't be run, or has no such class.
     """
-    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):     # some editors write UTF-16
-        text = text.decode("utf-16", "replace").encode()
-    lines = text.decode("utf-8", "replace").splitlines(True)
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # some editors write UTF-16
+        content = content.decode("utf-16", "replace").encode()
+    lines = content.decode("utf-8", "replace").splitlines(True)
     linecache.cache[file] = (0, None, lines, file)      # tracebacks then show its lines
-    found = {"__name__": name}
+    found = {"__name__": class_name}
     try:
-        exec(compile(text, file, "exec", dont_inherit=True), found)
+        exec(compile(content, file, "exec", dont_inherit=True), found)
     except (Exception, SystemExit) as error:
         text = describe_student_error(error, file)
         raise InvalidFile(f"the file can't be run: {text}") from error
-    if not isinstance(found.get(name), type):
-        raise InvalidFile(f"the file has no class {name}; define this class as in the exercise")
-    for question in questions.values():
-        question["layer"].__class__ = found[name]
+    if not isinstance(found.get(class_name), type):
+        raise InvalidFile(f"the file has no class {class_name}; define this class as in the "
+                          "exercise")
+    for case in test_cases.values():
+        case["layer"].__class__ = found[class_name]
 
 
 def describe_student_error(error, file):
@@ -80,10 +82,10 @@ def describe_student_error(error, file):
     return f"{text}. {IMPORTS}" if isinstance(error, ImportError) else text
 
 
-def run_layers(questions, file=""):
-    """Run forward and backward for each question; return the answers, {"case/kind.name": array}.
+def compute_answers(test_cases, file=""):
+    """Run a layer on test cases and return its answers, {"case/kind.name": array}.
 
-    questions  {case: question} (Exercise.make_questions)
+    test_cases  {name: test case} (Exercise.make_test_cases)
     There are three kinds of arrays:
 
         gradient  the gradients after the first backward
@@ -93,17 +95,18 @@ def run_layers(questions, file=""):
     If the code raises an exception, the value of "case/error" describes the exception.
     """
     found = {}
-    for case, question in copy.deepcopy(questions).items():
+    for name, case in copy.deepcopy(test_cases).items():
         try:
             with np.errstate(all="ignore"):
-                for path, array in _compute_arrays(**question):
-                    found[f"{case}/{path}"] = np.array(array, float)
+                for path, array in _compute_answer_arrays(**case):
+                    found[f"{name}/{path}"] = np.array(array, float)
         except (Exception, SystemExit) as error:
-            found[f"{case}/error"] = describe_student_error(error, file)
+            found[f"{name}/error"] = describe_student_error(error, file)
     return found
 
 
-def _compute_arrays(layer, inputs, options, dy, names):
+def _compute_answer_arrays(layer, inputs, options, dy, names):
+    """Run backward twice and yield ("kind.name", array) for the answers of one test case."""
     _, cache = layer.forward(*inputs, **options)
     is_float = [any(leaves(value)) for value in inputs]
     for kind in ("gradient", "again"):
@@ -116,27 +119,27 @@ def _compute_arrays(layer, inputs, options, dy, names):
             "after": {"dy": given} | dict(zip(names, inputs, strict=False)) | after})
 
 
-def award_points(found, wanted):
+def award_points(student_answers, npdl_answers):
     """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
-    found   the student's answers (`run_layers`)
-    wanted  the answers of npdl's own layer
+    student_answers  the student's answers (`compute_answers`)
+    npdl_answers     the answers of npdl's own layer
     Each gradient of the first case gives one point. All other cases together give one point. The
     last point is for the conventions: arguments are not modified, and gradients accumulate.
     """
     points, other, violations = {}, [], []
-    for path, array in wanted.items():
+    for path, array in npdl_answers.items():
         case, _, place = path.partition("/")
         kind, _, name = place.partition(".")
-        given = found.get(path)
+        given = student_answers.get(path)
         wrong = describe_difference(given, array)
         if kind == "gradient":
-            added = wanted[f"{case}/again.{name}"] - array      # 0 for an input
+            added = npdl_answers[f"{case}/again.{name}"] - array    # 0 for an input
             if wrong and added.any() and not describe_difference(given, added):
                 violations.append(f"{name}.grad is overwritten. {ADD}")
                 wrong = ""
             if given is None:
-                wrong = str(found.get(f"{case}/error", wrong))
+                wrong = str(student_answers.get(f"{case}/error", wrong))
             if case == FIRST:
                 points[f"gradient of {name}"] = wrong
             else:
@@ -146,7 +149,7 @@ def award_points(found, wanted):
             violations.append(f"{name} is modified. {KEEP}")
         elif kind == "again" and given is not None and wrong and not any(points.values()):
             violations.append(f"a second backward gives another gradient of {name}. {KEEP}")
-    error = str(found.get(f"{FIRST}/error", ""))
+    error = str(student_answers.get(f"{FIRST}/error", ""))
     if error and set(points.values()) == {error}:       # the code raised an exception
         other, violations = [error], [error]
     elif any(points.values()):
@@ -157,22 +160,22 @@ def award_points(found, wanted):
                      "conventions": "".join(violations[:1])}
 
 
-def describe_difference(given, wanted):
+def describe_difference(given, expected):
     """Return a text on the difference of two arrays, or "" if they agree."""
     if not isinstance(given, np.ndarray):
         return "missing; `backward` must compute it, as an array of floats"
-    if given.shape != wanted.shape:
-        return f"has shape {given.shape} instead of {wanted.shape}"
+    if given.shape != expected.shape:
+        return f"has shape {given.shape} instead of {expected.shape}"
     if not np.isfinite(given).all():
         return "has entries that are NaN or infinite"
-    error, (low, high) = relative_error(given, wanted, SMALLEST), FLOAT32_ROUNDING
+    error, (low, high) = relative_error(given, expected, SMALLEST), FLOAT32_ROUNDING
     if error <= TOLERANCE:
         return ""
     hint = " (as large as float32 rounding: is something converted to float32?)"
     return f"wrong, relative error {error:.2g}{hint * (low < error < high)}"
 
 
-def format_reasons(points):
+def explain_lost_points(points):
     """List the reason for each lost point, or one reason if it is the same for all points."""
     if len(set(points.values())) == 1:
         return [reason for reason in set(points.values()) if reason]

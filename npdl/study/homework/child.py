@@ -1,4 +1,4 @@
-"""Run a student's file on questions and write its answers. `sandbox` starts this program."""
+"""Run a student's file on test cases and write its answers. `sandbox` starts this program."""
 
 import importlib
 import inspect
@@ -14,8 +14,8 @@ import npdl
 from npdl.cli.process import set_limits
 from npdl.study.check import differences
 from npdl.study.check.samples import find_layer_classes
-from npdl.study.homework.answers import InvalidFile, load_class, run_layers
-from npdl.study.homework.home import blame_first_wrong, format_lines
+from npdl.study.homework.answers import InvalidFile, compute_answers, load_student_class
+from npdl.study.homework.home import blame_first_wrong_case, format_incorrect_lines
 from npdl.study.homework.sandbox import MOST_ANSWERED, restrict_system_calls
 
 MEMORY = 1 << 30            # memory limit in bytes
@@ -37,7 +37,7 @@ def main():
         for file in [one.__file__ for name, one in sys.modules.items() if name.startswith("npdl")]:
             linecache.cache[file] = (0, None, linecache.getlines(file), file)
     else:
-        _remove_answers(task)
+        _remove_solutions(task)
     out = open(os.dup(1), "w")
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
     for number in (1, 2):                   # code may write to the descriptors 1 and 2
@@ -46,10 +46,10 @@ def main():
     if task["is_sealed"]:
         restrict_system_calls()
     try:
-        questions = pickle.loads(task["questions"])
-        load_class(questions, task["submitted"], task["file"], task["name"])
-        answers = {"line": format_lines(blame_first_wrong(questions))} if task["find_line"] else \
-            run_layers(questions, task["file"])
+        test_cases = pickle.loads(task["test_cases"])
+        load_student_class(test_cases, task["submitted"], task["file"], task["name"])
+        answers = compute_answers(test_cases, task["file"]) if not task["find_line"] else {
+            "line": format_incorrect_lines(blame_first_wrong_case(test_cases))}
     except InvalidFile as error:
         answers = {"refused": str(error)}
     out.write(json.dumps(answers, default=np.ndarray.tolist))
@@ -57,7 +57,7 @@ def main():
     os._exit(0)
 
 
-def _remove_answers(task):
+def _remove_solutions(task):
     """Remove code of npdl that would give the answers.
 
     This is the code for finite differences, the solution of the exercise, and every `backward` that
@@ -65,18 +65,18 @@ def _remove_answers(task):
     """
     called = set()
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code))
-    run_layers(pickle.loads(task["questions"]))
+    compute_answers(pickle.loads(task["test_cases"]))
     sys.setprofile(None)
-    differences.estimate_derivative = _raise_removed
+    differences.estimate_derivative = _raise_solution_removed
     for module in [one for name, one in sys.modules.items() if name.startswith("npdl.")]:
         for owner in [module, *filter(inspect.isclass, vars(module).values())]:
             for name, value in list(vars(owner).items()):
                 if "backward" in name and inspect.isfunction(value) and (
                         value.__qualname__ in task["blanks"] or value.__code__ not in called):
-                    setattr(owner, name, _raise_removed)
+                    setattr(owner, name, _raise_solution_removed)
 
 
-def _raise_removed(*given, **options):
+def _raise_solution_removed(*arguments, **options):
     raise NotImplementedError("npdl's own answer is not available here; write it yourself")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from npdl.cli.console import parse_path, set_description
 from npdl.errors import InputError
-from npdl.study.homework.grading import Grader, grade_class, write_results
+from npdl.study.homework.grading import Grader, grade_submissions, write_gradescope_results
 from npdl.study.homework.handout import LAYERS, read_homework, write_autograder, write_homework
 from npdl.study.homework.sandbox import can_restrict_system_calls
 
@@ -74,9 +74,10 @@ def _grade(options):
         print(NO_SANDBOX, flush=True)
     grader = Grader(exercises, is_sealed)
     if options.results:
-        print(f"{options.results}: {write_results(options.results, options.folder, grader)}")
+        points = write_gradescope_results(options.results, options.folder, grader)
+        print(f"{options.results}: {points}")
         return
-    graded = grade_class(options.folder, grader, options.grades)
+    graded = grade_submissions(options.folder, grader, options.grades)
     if missing := [name for name, grades in graded.items()
                    if any(grade.not_graded for grade in grades.values())]:
         more = f" and {len(missing) - 9} more" * (len(missing) > 9)

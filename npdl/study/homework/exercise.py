@@ -45,16 +45,16 @@ class Exercise:
         self.blanks = methods + self.functions
         self.solution = "\n".join(textwrap.dedent(inspect.getsource(one)) for one in methods)
 
-    def make_questions(self, seed):
-        """Return the test cases, {case: question}; npdl.study.check.examples specifies their sizes.
+    def make_test_cases(self, seed):
+        """Return the test cases, {name: case}; npdl.study.check.examples specifies their sizes.
 
-        A question is a dict. "layer" has random parameters and gradients. "inputs" and "options"
+        A case is a dict. "layer" has random parameters and gradients. "inputs" and "options"
         are the arguments of forward, and "names" are the names of the inputs. "dy" is the upstream
         gradient. The seed only changes the random numbers.
         """
         first, second, _, *others = make_sample_builders(self.cls).items()
-        cases, questions = [(FIRST, first[1]), (SECOND, second[1]), *others], {}
-        for number, (case, build) in enumerate(cases):
+        cases, test_cases = [(FIRST, first[1]), (SECOND, second[1]), *others], {}
+        for number, (name, build) in enumerate(cases):
             layer, inputs, options = build(stream(seed, 11, number))
             layer, inputs = to_float64(layer, inputs, seed)
             with np.errstate(all="ignore"):
@@ -62,20 +62,20 @@ class Exercise:
             rng = stream(seed, 17)
             for _, param in layer.params():     # backward must add to these gradients
                 param.grad = rng.standard_normal(param.shape)
-            questions[case] = {
+            test_cases[name] = {
                 "layer": layer, "inputs": inputs, "options": options, "names": self.names,
                 "dy": draw_upstream(outputs, stream(seed, 78))}
-        return questions
+        return test_cases
 
-    def format_file(self):
+    def format_student_file(self):
         """Return the text of the student's file."""
         given = [getattr(self.cls, _find_forward_name(blank)) for blank in self.methods]
         shown = [forward for one in self.functions if (
             forward := one.__globals__.get(_find_forward_name(one.__name__)))]
         doc = inspect.getdoc(self.cls)
         doc = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    ")
-        body = [f"{doc}\n", *(copy_method(method) for method in given),
-                *(_format_blank(getattr(self.cls, blank), self) for blank in self.methods)]
+        body = [f"{doc}\n", *(copy_method_source(method) for method in given),
+                *(_format_blank_function(getattr(self.cls, blank), self) for blank in self.methods)]
         return "\n\n\n".join([
             f'"""Homework: write the backward of {self.name}."""\n\n'
             + _format_imports(self.cls, given, shown),
@@ -88,13 +88,13 @@ def _find_forward_name(name):
     return "forward" if name == "backward" else name.removesuffix("_backward")
 
 
-def copy_method(method):
+def copy_method_source(method):
     """Return a method's source for a subclass, with `super(Class, self)` in place of `super()`."""
     owner = method.__qualname__.partition(".")[0]       # the class that `super` belongs to
     return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
 
 
-def _format_blank(function, exercise):
+def _format_blank_function(function, exercise):
     """Return the source of a function whose body is replaced by hints and NotImplementedError."""
     source, name, doc = inspect.getsource(function), function.__name__, inspect.getdoc(function)
     lines = [f"def {name}{inspect.signature(function)}:"]
@@ -132,20 +132,20 @@ def _find_called_backwards(functions):
     return [function for function in called.values() if inspect.isfunction(function)]
 
 
-def _format_imports(cls, given, shown):
+def _format_imports(cls, methods, functions):
     """Return the import statements of a student's file, which has a subclass of `cls`, as text.
 
-    The file contains the source of npdl's methods `given` and functions `shown`, so the functions
-    are not imported.
+    The file contains the source of these methods and functions of npdl, so the functions are not
+    imported.
     """
     names = {}                                          # {module: names that are used}
-    for function in given + shown:
+    for function in methods + functions:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         names.setdefault(function.__module__, set()).update(
-            used & function.__globals__.keys() - {one.__name__ for one in shown})
+            used & function.__globals__.keys() - {one.__name__ for one in functions})
     lines = [f"import {module}" for module in sorted(
-        {cls.__module__, *(method.__module__ for method in given)})]
+        {cls.__module__, *(method.__module__ for method in methods)})]
     for module, used in sorted(names.items()):
         line = f"from {module} import {', '.join(sorted(used))}"
         if len(line) > 100:

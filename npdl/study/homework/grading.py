@@ -1,7 +1,7 @@
 """Grade submissions: write grades.csv and a feedback page for each student.
 
-For Gradescope, results.json is written instead. All submissions get the same questions. An error of
-one submission doesn't change the grade of another one.
+For Gradescope, results.json is written instead. All submissions get the same test cases. An error
+of one submission doesn't change the grade of another one.
 """
 
 import ast
@@ -19,12 +19,18 @@ from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.study.containment import format_exception, write_text
-from npdl.study.homework.answers import LIMIT, InvalidFile, award_points, format_reasons, run_layers
+from npdl.study.homework.answers import (
+    LIMIT,
+    InvalidFile,
+    award_points,
+    compute_answers,
+    explain_lost_points,
+)
 from npdl.study.homework.handout import check_new_folder
-from npdl.study.homework.sandbox import NotGraded, run_student
-from npdl.study.homework.submissions import list_submissions, read_file
+from npdl.study.homework.sandbox import NotGraded, run_student_file
+from npdl.study.homework.submissions import list_submissions, read_submitted_file
 
-SEED = 1                                            # seed of the questions; it is 0 at home
+SEED = 1                                            # seed of the test cases; it is 0 at home
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # the start of a cell that a spreadsheet runs
 SHORTEST = 150          # code with fewer characters is not compared: short code is often equal
 
@@ -60,30 +66,30 @@ class Grader:
     def __init__(self, exercises, is_sealed=False, seconds=LIMIT):
         self.exercises = []
         for exercise in exercises.values():
-            asked = exercise.make_questions(SEED)
-            self.exercises.append((exercise, run_layers(asked), {
+            test_cases = exercise.make_test_cases(SEED)
+            self.exercises.append((exercise, compute_answers(test_cases), {
                 "file": f"/{exercise.file}", "name": exercise.name, "find_line": False,
                 "blanks": {function.__qualname__ for function in exercise.blanks},
-                "questions": pickle.dumps(asked), "seconds": seconds, "is_sealed": is_sealed,
+                "test_cases": pickle.dumps(test_cases), "seconds": seconds, "is_sealed": is_sealed,
                 "parent": os.getpid()}))
 
     def grade(self, submission):
         """Return {exercise: Grade} for one submission, {file name: path}."""
-        return {exercise.name: self._grade(exercise, wanted, task, submission)
-                for exercise, wanted, task in self.exercises}
+        return {exercise.name: self._grade_exercise(exercise, npdl_answers, task, submission)
+                for exercise, npdl_answers, task in self.exercises}
 
-    def _grade(self, exercise, wanted, task, submission):
+    def _grade_exercise(self, exercise, npdl_answers, task, submission):
         grade = Grade()
         try:
-            task = task | {"submitted": read_file(submission, exercise.file)}
-            found = run_student(task)
+            task = task | {"submitted": read_submitted_file(submission, exercise.file)}
+            found = run_student_file(task)
             grade.code = normalise_methods(task["submitted"], exercise.methods)
-            grade.points = award_points(found, wanted)
+            grade.points = award_points(found, npdl_answers)
             if len(set(grade.points.values())) > 1:     # else the reason has the line
                 with contextlib.suppress(InvalidFile, NotGraded):
-                    grade.line = str(run_student(task | {"find_line": True}).get("line", ""))
+                    grade.line = str(run_student_file(task | {"find_line": True}).get("line", ""))
         except InvalidFile as error:
-            grade.points = dict.fromkeys(award_points({}, wanted), str(error))
+            grade.points = dict.fromkeys(award_points({}, npdl_answers), str(error))
         except NotGraded as error:
             grade.not_graded = str(error)
         except Exception as error:          # other submissions must still be graded
@@ -91,7 +97,7 @@ class Grader:
         return grade
 
 
-def total_grade(grades):
+def add_grades(grades):
     """Return one Grade with the points of all exercises in {exercise: Grade}."""
     return Grade({f"{exercise}: {point}": reason for exercise, grade in grades.items()
                   for point, reason in grade.points.items()},
@@ -101,10 +107,10 @@ def total_grade(grades):
 
 def format_feedback(name, grades):
     """Return the text of a student's feedback page, with the reasons for lost points."""
-    lines = [f"{name}: {total_grade(grades)}"]
+    lines = [f"{name}: {add_grades(grades)}"]
     for exercise, grade in grades.items():
         lines += ["", f"{exercise}: {grade}"]
-        lines += [f"  {reason}" for reason in format_reasons(grade.points)]
+        lines += [f"  {reason}" for reason in explain_lost_points(grade.points)]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
     return "\n".join(lines) + "\n"
 
@@ -137,28 +143,28 @@ def _normalise_function(function):
     return ast.unparse(function)
 
 
-def find_copies(graded):
+def find_copies(grades_by_submission):
     """Return {submission: text}. A text names others with equal code: "ada (Linear); ben (Tanh)".
 
-    graded  {submission: {exercise: Grade}}
+    grades_by_submission  {submission: {exercise: Grade}}
     """
     return {name: "; ".join(f"{other} ({exercise})" for exercise, grade in own.items() if grade.code
-                            for other, theirs in graded.items()
+                            for other, theirs in grades_by_submission.items()
                             if other != name and theirs[exercise].code == grade.code)
-            for name, own in graded.items()}
+            for name, own in grades_by_submission.items()}
 
 
-def format_csv(graded, references):
+def format_grades_csv(grades_by_submission, npdl_grades):
     """Return the text of grades.csv, with a row for each submission.
 
-    graded      {submission: {exercise: Grade}}
-    references  {exercise: Grade} with npdl's own code, to find submissions that copy it
+    grades_by_submission  {submission: {exercise: Grade}}
+    npdl_grades           {exercise: Grade} with npdl's own code, to find submissions that copy it
     """
-    copies = find_copies(graded | {"npdl": references})
-    rows = [["submission", *references, "points", "of", "same as", "reason"]]
-    for name, grades in graded.items():
-        whole = total_grade(grades)
-        reasons = {exercise: grade.not_graded or "".join(format_reasons(grade.points)[:1])
+    copies = find_copies(grades_by_submission | {"npdl": npdl_grades})
+    rows = [["submission", *npdl_grades, "points", "of", "same as", "reason"]]
+    for name, grades in grades_by_submission.items():
+        whole = add_grades(grades)
+        reasons = {exercise: grade.not_graded or "".join(explain_lost_points(grade.points)[:1])
                    for exercise, grade in grades.items()}
         rows.append([name, *(grade.earned for grade in grades.values()), whole.earned,
                      "" if whole.not_graded else len(whole.points), copies[name],
@@ -169,15 +175,15 @@ def format_csv(graded, references):
     return text.getvalue()
 
 
-def grade_class(folder, grader, out):
+def grade_submissions(folder, grader, out):
     """Grade a folder of submissions and return {submission: {exercise: Grade}}.
 
     grades.csv and a feedback page for each student are written into the folder `out`, which must be
     new or empty. Raises InputError if one of the folders can't be used.
     """
     submissions, out, graded = list_submissions(folder), check_new_folder(out), {}
-    references = {one.name: Grade(code=normalise_methods(one.solution, one.methods))
-                  for one, *_ in grader.exercises}
+    npdl_grades = {one.name: Grade(code=normalise_methods(one.solution, one.methods))
+                   for one, *_ in grader.exercises}
     with ThreadPool(count_usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
@@ -185,22 +191,22 @@ def grade_class(folder, grader, out):
             file = name.encode()[:200].decode(errors="ignore")      # the limit of file systems
             write_text(out / "feedback" / f"{file}.txt", format_feedback(name, grades))
             # Excel reads UTF-8 only if the file begins with this character
-            write_text(out / "grades.csv", "\ufeff" + format_csv(graded, references))
-            print(f"{name}: {total_grade(grades)}", flush=True)
+            write_text(out / "grades.csv", "\ufeff" + format_grades_csv(graded, npdl_grades))
+            print(f"{name}: {add_grades(grades)}", flush=True)
     return graded
 
 
-def write_results(path, place, grader):
+def write_gradescope_results(path, submission, grader):
     """Grade one submission, write results.json for Gradescope, and return the points as text.
 
     Raises InputError if the submission can't be graded. Then no results are written, and Gradescope
     reports that the autograder failed.
     """
-    name = Path(place).name
-    grades = grader.grade({name: Path(place)})
-    total = total_grade(grades)
+    name = Path(submission).name
+    grades = grader.grade({name: Path(submission)})
+    total = add_grades(grades)
     if total.not_graded:
-        raise InputError(f"{place}: {total}")
+        raise InputError(f"{submission}: {total}")
     tests = [{"name": point, "score": int(not reason), "max_score": 1, "output": reason}
              for point, reason in total.points.items()]
     write_json(Path(path), {"tests": tests, "output": format_feedback(name, grades),

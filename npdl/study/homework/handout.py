@@ -53,8 +53,8 @@ def write_homework(out, layers=None, is_exam=False):
     """
     out = check_new_folder(out)
     exercises = {one.name: one for one in map(Exercise, layers or LAYERS)}
-    texts = {one.file: one.format_file() for one in exercises.values()} | {
-        "README.md": _readme(exercises, is_exam),
+    texts = {one.file: one.format_student_file() for one in exercises.values()} | {
+        "README.md": _format_readme(exercises, is_exam),
         "test_homework.py": (TEMPLATES / "test_homework.py").read_text(),
         RECORD: json.dumps({"exam": is_exam, "layers": list(exercises)})}
     for name, text in texts.items():
@@ -62,7 +62,7 @@ def write_homework(out, layers=None, is_exam=False):
     return exercises
 
 
-def _readme(exercises, is_exam):
+def _format_readme(exercises, is_exam):
     first = next(iter(exercises.values()))
     rows = [f"| `{one.file}` | {', '.join(f'`{one.name}.{name}`' for name in one.methods)} |"
             for one in exercises.values()]

@@ -42,7 +42,7 @@ class NotGraded(Exception):
     """The grader failed, or the teacher has to decide. The student loses no points."""
 
 
-def run_student(task):
+def run_student_file(task):
     """Run a student's file in a child process; return its answers, {name: array or text}.
 
     `task` is a dict, which `Grader` makes and child.main reads. Raises InvalidFile if the file
@@ -62,7 +62,7 @@ def run_student(task):
             ended = f"the code did not finish within {task['seconds']:g} seconds"
         answers.seek(0)
         errors.seek(0)
-        found = read_answers(answers.read(MOST_ANSWERED))
+        found = parse_answers(answers.read(MOST_ANSWERED))
         failure = errors.read(MOST_ANSWERED).decode("utf-8", "replace").splitlines()
     if failure:                     # the student's own output is discarded
         raise NotGraded(f"the grader's process failed ({failure[-1]}); grade again")
@@ -71,7 +71,7 @@ def run_student(task):
     return found
 
 
-def read_answers(content):
+def parse_answers(content):
     """Return {name: float array or text} from untrusted JSON, or {} if it is not valid."""
     try:
         return {name: printable(answer[:LONGEST]) if isinstance(answer, str) else

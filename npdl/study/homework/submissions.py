@@ -43,25 +43,25 @@ def list_submissions(folder):
     return found
 
 
-def read_file(submission, wanted):
+def read_submitted_file(submission, file_name):
     """Return the content of a file of a submission, as bytes.
 
     submission  {name: path} of the files, zips and folders of a student
-    wanted      the name of the file; if it is missing, a similar name is used: "Linear (1).py"
+    file_name   the name of the file; if it is missing, a similar name is used: "Linear (1).py"
     Raises InvalidFile if there is no such file, and NotGraded if the teacher has to decide.
     """
     files = dict(itertools.islice(_list_files(submission), MOST_FILES))
     paths = sorted(files)
-    found = [path for path in paths if path.rpartition("/")[2] == wanted] or [
-        path for path in paths if _normalise_name(path) == _normalise_name(wanted)]
+    found = [path for path in paths if path.rpartition("/")[2] == file_name] or [
+        path for path in paths if _normalise_name(path) == _normalise_name(file_name)]
     if not found:
         if notebooks := [path for path in paths if path.endswith(".ipynb")]:
-            raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {wanted}")
+            raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {file_name}")
         shown = ", ".join(paths[:6])[:MOST_SHOWN]
-        raise InvalidFile(f"{wanted} is missing; the submission has {shown or 'no file'}")
+        raise InvalidFile(f"{file_name} is missing; the submission has {shown or 'no file'}")
     texts = {path: _read_limited(path, files[path]) for path in found[:10]}
     if others := [path for path, text in texts.items() if text != texts[found[0]]]:
-        raise NotGraded(f"{found[0]} and {others[0]} are two versions of {wanted}; remove one")
+        raise NotGraded(f"{found[0]} and {others[0]} are two versions of {file_name}; remove one")
     return texts[found[0]]
 
 
@@ -79,7 +79,7 @@ def _list_files(submission):
             if not _is_student_file(path) or not file.is_file() or file.is_symlink():
                 continue
             if path.lower().endswith(".zip"):
-                yield from _list_zip(path, file)
+                yield from _list_zip_files(path, file)
             else:
                 yield printable(path), functools.partial(open, file, "rb")
 
@@ -88,7 +88,7 @@ def _is_student_file(path):
     return all(part not in TOOLS and not part.startswith(".") for part in path.split("/"))
 
 
-def _list_zip(prefix, file):
+def _list_zip_files(prefix, file):
     """Yield pairs as `_list_files`, for a zip; raise InvalidFile if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
         raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a zip; "
