@@ -120,7 +120,7 @@ def _blame_right_gradients(verdict, try_other_inputs, budget):
             break
         try:
             other = verdict.subject.copy_with_inputs(inputs, draw)
-            finite = all(np.isfinite(array).all() for array in other.outputs())
+            finite = all(np.isfinite(array).all() for array in other.compute_outputs())
             report = blame_subject(other, False, budget) if finite else None
         except Exception:                               # the layer doesn't accept such inputs
             continue

@@ -72,7 +72,7 @@ def make_validation_checks(check):
     for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
         with contextlib.suppress(Exception):            # the layer doesn't accept such inputs
             one = Check(subject.copy_with_inputs(inputs, 1), entries=0)
-            found = one.backward(one.paths)             # the code may need one particular length
+            found = one.compute_gradients(one.paths)    # the code may need one particular length
             if all(np.shape(found.get(name, a)) == a.shape for name, a in one.arrays.items()):
                 kept.append(one)
     return [*kept, check]
@@ -143,5 +143,5 @@ def record_part_calls(runs):
                 found[name] = copy.deepcopy((part, inputs))
 
     with run_profiled(record_call):
-        runs.subject.run()
+        runs.subject.run_forward()
     return dict(reversed(found.items()))

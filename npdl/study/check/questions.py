@@ -55,7 +55,7 @@ def find_arrays_without_gradient(subject, missing):
     """Return {path: array} of the float arrays in a student's layer that have no gradient."""
     layer = subject.layer
     if isinstance(layer, Adapter):
-        return layer.find_constant_arrays(subject.run()[1]) | {
+        return layer.find_constant_arrays(subject.run_forward()[1]) | {
             name: subject.arrays[name] for name in missing if name in subject.params}
     return {path: one.value for part in walk(layer)
             if not is_npdl_class(type(part))
@@ -67,9 +67,9 @@ def find_arrays_without_gradient(subject, missing):
 def is_read_by_forward(subject, array):
     """Return True if forward reads an array: the outputs change when the array is changed."""
     with np.errstate(all="ignore"), restore_values((), array):
-        before = copy_tree(subject.run()[0])
+        before = copy_tree(subject.run_forward()[0])
         array += MOVED * (1 + np.abs(array))
         try:
-            return not is_equal(before, subject.run()[0])
+            return not is_equal(before, subject.run_forward()[0])
         except Exception:                               # forward accepts only some values
             return True

@@ -24,7 +24,7 @@ def find_side_effects(check):
     faults = [f"backward changes {what} in place; write into a new array" for what in written]
     if isinstance(subject.layer, Adapter) and not subject.layer.has_cache:
         return faults
-    _, cache = subject.run()
+    _, cache = subject.run_forward()
     expected = subject.backward(copy_tree(dout), cache)
     if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run
         faults += _describe_changed_gradients(
@@ -32,10 +32,10 @@ def find_side_effects(check):
             "backward runs a second time on the same cache, because it changes the cache")
     own = cache[1][0] if isinstance(subject.layer, Adapter) else cache      # the student's cache
     if own is not None and not (isinstance(own, (tuple, list, dict)) and not own):
-        _, cache = subject.run()
+        _, cache = subject.run_forward()
         inputs, subject.inputs = subject.inputs, shift_values(subject.inputs)
         with contextlib.suppress(Exception):            # the layer may not accept other inputs
-            subject.run()
+            subject.run_forward()
         subject.inputs = inputs
         faults += _describe_changed_gradients(
             subject, dout, cache, expected,
@@ -67,6 +67,6 @@ def find_modified_arrays(subject, dout):
         name if name.startswith("input ") else f"parameter {name}": array
         for name, array in subject.arrays.items()}
     with restore_values(subject.params.values(), subject.inputs):
-        before, (_, cache) = copy_tree(arrays), subject.run()
+        before, (_, cache) = copy_tree(arrays), subject.run_forward()
         subject.layer.backward(arrays["the upstream gradient"], cache)
         return [name for name, array in arrays.items() if not is_equal(array, before[name])]

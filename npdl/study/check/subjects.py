@@ -91,12 +91,12 @@ class Subject:
             try:
                 if isinstance(self.layer, Adapter):
                     self.layer = self.layer.create_lazy_parameters(self.inputs, self.options)
-                outputs, cache = self.run()
+                outputs, cache = self.run_forward()
                 with restore_values([p for _, p in self.layer.params()], self.inputs):
                     if not is_npdl_class(type(self.layer)):     # not only a part is a student's
                         self._choose_compared_outputs(outputs)
                     if isinstance(self.layer, Adapter):
-                        outputs, cache = self.run()
+                        outputs, cache = self.run_forward()
                         self.layer = self.layer.select_learned_parameters(ones_like(outputs), cache)
                 self.layer = self.layer.astype("float64")
             except Uncheckable:
@@ -133,7 +133,7 @@ class Subject:
         results, texts = [], []
         for given in (outputs, outputs[0]):
             try:
-                returned = self.layer.backward(ones_like(given), self.run()[1])
+                returned = self.layer.backward(ones_like(given), self.run_forward()[1])
                 found = self.name_returned_gradients(returned)
                 results.append(int(any(
                     np.shape(found.get(name, array)) != np.shape(array)
@@ -156,7 +156,7 @@ class Subject:
         """Return a Subject of this layer with other inputs; `seed_offset` is added to the seed."""
         return type(self)(self.layer, inputs, self.options, self.seed + seed_offset, keep_params)
 
-    def run(self):
+    def run_forward(self):
         """Return (outputs, cache) of forward."""
         inputs = map_leaves(self.inputs, lambda leaf: leaf)     # forward may add to a dict
         with self._reset_generators():
@@ -169,9 +169,9 @@ class Subject:
             outputs = outputs[0] if self.count == 1 else outputs[: self.count]
         return outputs, cache
 
-    def outputs(self):
+    def compute_outputs(self):
         """Return the float arrays that forward returns, in the order of `paths`."""
-        return [array for _, array in leaves(self.run()[0])]
+        return [array for _, array in leaves(self.run_forward()[0])]
 
     def copy_upstream(self, used_outputs):
         """Return upstream gradients for the outputs at these paths, nested as the outputs are.
@@ -232,11 +232,11 @@ class Subject:
     def _check_forward_repeats(self):
         """Run forward twice and return its outputs; raise Uncheckable if the two runs differ."""
         with np.errstate(all="ignore"):
-            held, outputs = copy_tree(self.inputs), copy_tree(self.run()[0])
+            held, outputs = copy_tree(self.inputs), copy_tree(self.run_forward()[0])
             if not is_equal(held, self.inputs):
                 raise Uncheckable(f"{self.name}.forward changes its inputs in place, so "
                                   "later code sees other numbers; write into a new array")
-            again = self.run()[0]
+            again = self.run_forward()[0]
         if not is_equal(outputs, again):
             raise Uncheckable(f"{self.name}.forward returns other outputs in a second run on the "
                               "same inputs. If it draws random numbers, draw them from NumPy's "

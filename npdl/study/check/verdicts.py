@@ -155,7 +155,7 @@ class Check:
     def __init__(self, subject, entries=None):
         self.subject, self.arrays = subject, subject.arrays
         self.paths, self.notes = subject.paths, [*subject.notes]
-        rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
+        rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.compute_outputs()]
         self.weights = [d for _, d in leaves(subject.dout)]
         self.limit = choose_tolerance(self.base)
         if self.limit > LIMIT:
@@ -165,7 +165,7 @@ class Check:
         for name, row in find_padding_rows(subject):         # their gradients are 0 by definition
             points[name] = [p for p in points[name] if isinstance(p, tuple) and p[0] != row]
         self.directions = {name: [
-            (point, Direction(make_perturbed_run(a, point, subject.outputs), self.base,
+            (point, Direction(make_perturbed_run(a, point, subject.compute_outputs), self.base,
                               self.weights, np.abs(a).max(initial=0)))
             for point in points[name]] for name, a in self.arrays.items()}
         self._find_derivatives = functools.cache(self._compute_derivatives)
@@ -184,7 +184,7 @@ class Check:
         found = {}
         for used_outputs in self.subject.uses:
             try:
-                gradients = self.backward(used_outputs)
+                gradients = self.compute_gradients(used_outputs)
             except Exception as error:
                 return Verdict(self, notes=list(self.notes), used_outputs=used_outputs, error=error)
             rows = {name: self.compare_gradient(name, gradients.get(name), used_outputs)
@@ -215,13 +215,13 @@ class Check:
         """Return True if all numerical gradients are 0, so a comparison with them shows nothing."""
         return any(self.directions.values()) and not self._find_derivatives(self.paths)[1]
 
-    def backward(self, used_outputs):
+    def compute_gradients(self, used_outputs):
         """Run forward and backward and return {name: gradient}.
 
         Only the outputs at the paths `used_outputs` have an upstream gradient. Before backward
         runs, each param.grad is filled with random numbers.
         """
-        _, cache = self.subject.run()
+        _, cache = self.subject.run_forward()
         return self.subject.backward(self.subject.copy_upstream(used_outputs), cache)
 
     def compare_gradient(self, name, gradient, used_outputs):

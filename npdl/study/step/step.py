@@ -95,7 +95,7 @@ def step(layer, *inputs, **options):
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
     with silence_warnings(), restore_values(subject.params.values(), subject.inputs):
-        recording.run(subject.run, lambda returned: subject.layer.backward(
+        recording.run(subject.run_forward, lambda returned: subject.layer.backward(
             copy_tree(dout), returned[1]))
     walk = Walk(title, recording, notes=list(result.notes))
     walk.notes += [f"only the first {len(recording.steps_of(phase))} statements of {phase} are "

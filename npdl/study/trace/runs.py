@@ -104,7 +104,7 @@ class Runs:
     def compute_outputs(self, **watched):
         """Run forward with the options of Watch.start; return the list of its output arrays."""
         with self._watch_block("forward", watched):
-            return [np.array(array) for array in self.subject.outputs()]
+            return [np.array(array) for array in self.subject.compute_outputs()]
 
     def compute_gradients(self, factor=1.0, **watched):
         """Run forward and backward and return {name: gradient}.
@@ -113,7 +113,7 @@ class Runs:
         watched  the options of Watch.start for the backward
         """
         with self._watch_block("forward", {}):
-            _, cache = self.subject.run()
+            _, cache = self.subject.run_forward()
         dout = map_leaves(self.dout, lambda d: None if d is None else d * factor)
         with self._watch_block("backward", watched):
             found = self.subject.backward(dout, cache)
@@ -172,4 +172,4 @@ def _is_right(value, true):
 
 def run_forward_backward(subject, dout):
     """Run a Subject (a layer with inputs): forward, and backward with the upstream gradient."""
-    subject.layer.backward(copy_tree(dout), subject.run()[1])
+    subject.layer.backward(copy_tree(dout), subject.run_forward()[1])
