@@ -28,7 +28,7 @@ from docs.book.equations.tex import NotRead
 from npdl.errors import InputError
 from npdl.study.check.samples import find_layer_classes
 from npdl.study.check.subjects import randomise
-from npdl.study.trace.watch import run_profiled
+from npdl.study.trace.watch import profile_calls
 
 
 def slope(f, step=1e-3):
@@ -58,7 +58,7 @@ def inside(function, *args, of=None, **options):
         if event == "return" and frame.f_code is code:
             calls.append(SimpleNamespace(**frame.f_locals))
 
-    with run_profiled(watch):
+    with profile_calls(watch):
         found = function(*args, **options)
     return found, calls if of else calls[-1]
 

@@ -21,7 +21,7 @@ from npdl.study.blame import blame as blaming
 from npdl.study.check.samples import sample
 from npdl.study.check.target import find_class
 from npdl.study.trace.source import find_code, patch_code
-from npdl.study.trace.statements import describe_function
+from npdl.study.trace.statements import make_watched_function
 
 
 @dataclass
@@ -127,7 +127,7 @@ def find_statement(target, code):
     functions = [target] if isinstance(target, FunctionType) else [
         f for f in vars(target).values() if isinstance(f, FunctionType)]
     for function in functions:
-        planned = describe_function(inspect.unwrap(function).__code__)
+        planned = make_watched_function(inspect.unwrap(function).__code__)
         for statement in planned.lines if planned else ():
             if normalise_code(statement.source) == normalise_code(code):
                 return inspect.unwrap(function), statement

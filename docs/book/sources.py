@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl.study.trace.statements import describe_function
+from npdl.study.trace.statements import make_watched_function
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = {"check_gradient", "gradients_of"}             # they check an upstream gradient
@@ -50,7 +50,7 @@ def find_object(target):
 def make_listing(target):
     """Return the Listing of the function "module:Class.method", without citations."""
     function = inspect.unwrap(find_object(target))
-    planned = describe_function(function.__code__)
+    planned = make_watched_function(function.__code__)
     source, node = linecache.getlines(function.__code__.co_filename), planned.node
     end = node.body[0].end_lineno if ast.get_docstring(node) else node.body[0].lineno - 1
     head = _dedented(source[node.lineno - 1: node.body[0].lineno - 1], node.col_offset)

@@ -51,16 +51,16 @@ def as_tuple(value):
     return value if isinstance(value, tuple) else (value,)
 
 
-def map_leaves(nested, change):
-    """Return a copy of a nested structure with change(leaf) in place of each array or number."""
+def map_leaves(nested, function):
+    """Return a copy of a nested structure with function(leaf) in place of each array or number."""
     if is_nested(nested):
-        return rebuild(nested, [map_leaves(item, change) for _, item in _top_level_items(nested)])
-    return change(nested)
+        return rebuild(nested, [map_leaves(item, function) for _, item in _top_level_items(nested)])
+    return function(nested)
 
 
-def map_arrays(nested, change):
-    """Return a copy of a nested structure with change(array) in place of each array."""
-    return map_leaves(nested, lambda leaf: change(leaf) if isinstance(leaf, np.ndarray) else leaf)
+def map_arrays(nested, function):
+    """Return a copy of a nested structure with function(array) in place of each array."""
+    return map_leaves(nested, lambda leaf: function(leaf) if isinstance(leaf, np.ndarray) else leaf)
 
 
 def copy_tree(nested):
@@ -74,20 +74,20 @@ def shift_values(nested):
                       if is_float(a) else a)
 
 
-def match_gradients(returned, floats):
+def match_gradients(returned, has_floats):
     """Return a tuple with one gradient for each input, made of the value that backward returned.
 
     returned  this value: a gradient, a tuple or a list
-    floats    a list with True for each input that has float arrays. Backward may leave out the
+    has_floats    a list with True for each input that has float arrays. Backward may leave out the
               gradients of all other inputs; the tuple then has None in their place.
     """
-    if isinstance(returned, list) and len(floats) > 1:
+    if isinstance(returned, list) and len(has_floats) > 1:
         returned = tuple(returned)
     found = as_tuple(returned)
-    if len(found) == len(floats) or len(found) != sum(floats):
+    if len(found) == len(has_floats) or len(found) != sum(has_floats):
         return found
     given = iter(found)
-    return tuple(next(given) if is_given else None for is_given in floats)
+    return tuple(next(given) if is_given else None for is_given in has_floats)
 
 
 def draw_upstream(nested, rng):

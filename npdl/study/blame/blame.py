@@ -39,7 +39,7 @@ from npdl.study.check.verdicts import Check
 from npdl.study.containment import add_note_on_timeout, format_exception, is_npdl_class
 from npdl.study.trace.runs import Budget, Runs, silence_warnings
 from npdl.study.trace.source import replace_line
-from npdl.study.trace.statements import describe_function
+from npdl.study.trace.statements import make_watched_function
 
 WORK = 9_000_000        # the number of values that a search may compute; `step` has the same limit.
                         # A larger number finds more, but takes longer
@@ -154,7 +154,7 @@ def _find_backward_return(subject):
     found, the result is None.
     """
     code = getattr(unwrap_adapter(subject.layer).backward, "__code__", None)
-    watched = code and describe_function(code)
+    watched = code and make_watched_function(code)
     lines = watched.lines if watched else []
     return ([line for line in lines if line.is_return] or lines or [None])[-1]
 
@@ -229,7 +229,7 @@ def _blame_wrong_gradients(verdict, minimised, runs):
 
     The search tries to correct all gradients by changing one statement, and then by changing two.
     """
-    runs.set_truth({row.name for row in minimised.wrong})
+    runs.set_true_gradients({row.name for row in minimised.wrong})
     localization = localize(runs)
     if fixes := FixSearch(localization, make_validation_checks(minimised.check)).find_fixes():
         return _blame_with_fixes(verdict, localization, fixes)

@@ -17,8 +17,8 @@ import numpy as np
 from npdl.study.blame.vocabulary import DERIVATIVES
 from npdl.study.trace.syntax import (
     clone_tree,
+    make_swapped_copies,
     parse_expression,
-    swap_items,
     walk_subexpressions,
 )
 
@@ -64,7 +64,7 @@ def make_statement_edits(node):
     for items in (value, target):
         if isinstance(items, ast.Tuple):
             yield from ((TOKEN, "wrong order", _unparse_replaced(node, items, ast.Tuple(new)))
-                        for new in swap_items(items.elts))
+                        for new in make_swapped_copies(items.elts))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
         yield TERM, "this line should not be here", "pass"
 
@@ -103,7 +103,7 @@ def _make_part_edits(node, parent, is_index, is_whole, vocabulary):
     elif isinstance(node, (ast.Tuple, ast.List)):
         around = "[{}]" if isinstance(node, ast.List) else "{}"         # an index may be "i, :"
         yield from ((TOKEN, "wrong order", around.format(", ".join(map(ast.unparse, new))))
-                    for new in swap_items(node.elts))
+                    for new in make_swapped_copies(node.elts))
     else:
         yield from _make_syntax_edits(node, is_index)
         is_constant = isinstance(node, ast.Constant)
@@ -201,7 +201,7 @@ def _make_call_edits(node):
         if not isinstance(arg, ast.Starred):
             yield FACTOR, "extra factor or term", arg
     yield from ((TOKEN, "wrong order", ast.Call(func, new, node.keywords))
-                for new in swap_items(node.args))
+                for new in make_swapped_copies(node.args))
     if word in REDUCTIONS:
         named = {k.arg for k in node.keywords}
         own = node.args[:1] if is_library else []

@@ -12,7 +12,11 @@ from npdl.study.blame.report import Blame, make_blame, make_line_fields, shorten
 from npdl.study.check.adapters import Uncheckable
 from npdl.study.containment import NPDL, format_exception, is_student_file
 from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
-from npdl.study.trace.statements import describe_function, find_reads, find_writes
+from npdl.study.trace.statements import (
+    list_read_variables,
+    list_written_variables,
+    make_watched_function,
+)
 from npdl.study.trace.syntax import find_names
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
@@ -69,7 +73,7 @@ def _find_innermost_student_line(error):
     """Return the innermost Statement of the student's code in a traceback, or None."""
     found = [(frame.f_code.co_filename, watched.find_line(number))
              for frame, number in traceback.walk_tb(error.__traceback__)
-             if (watched := describe_function(frame.f_code))]
+             if (watched := make_watched_function(frame.f_code))]
     own = [line for file, line in found if is_student_file(file)]
     inside = [line for file, line in found if file.startswith(f"{NPDL}layers")]
     return (own or inside or [None])[-1]
@@ -96,13 +100,13 @@ def _find_faulty_line(error, stack, localization):
     expressions, oracle, shapes = localization.runs.watch.expressions, localization.oracle, {}
     shared = {expressions[key[0]].function for key in oracle.values}
     for key, value in oracle.values.items():
-        shapes.setdefault(normalise_name(oracle.assigned_variable(key)), set()).add(value.shape)
+        shapes.setdefault(normalise_name(oracle.get_assigned_variable(key)), set()).add(value.shape)
     line, held = next(((one, held) for one, held in stack if one.function not in shared), stack[-1])
     names = find_names(line.node)
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return line
     for before in [one for one in line.function.lines if one.first_line < line.first_line][::-1]:
-        bound = names & {*find_writes(before.node)[0]}
+        bound = names & {*list_written_variables(before.node)[0]}
         for name in bound:
             own = {normalise_name(name), *guess_variables(name)} & shapes.keys()
             if isinstance(held.get(name), np.ndarray) and own and not any(
@@ -118,7 +122,7 @@ def describe_read_arrays(line, variables):
     The text also names variables that are None. `variables` is {name: value} of local variables.
     """
     read = []
-    for text in find_reads(line.node):
+    for text in list_read_variables(line.node):
         with contextlib.suppress(Exception):
             value = eval(text, {}, variables)
             read += [f"{text}, which is None"] * (value is None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl.study.check.adapters import FunctionPair, get_forward, unwrap_adapter
 from npdl.study.check.verdicts import Check
-from npdl.study.trace.watch import run_profiled
+from npdl.study.trace.watch import profile_calls
 from npdl.study.trees import is_equal, is_float, leaves, map_leaves
 
 ENOUGH = 64             # inputs with more entries than this are cut; a larger number makes the
@@ -142,6 +142,6 @@ def record_part_calls(runs):
             with contextlib.suppress(Exception):        # some objects can't be copied
                 found[name] = copy.deepcopy((part, inputs))
 
-    with run_profiled(record_call):
+    with profile_calls(record_call):
         runs.subject.run_forward()
     return dict(reversed(found.items()))

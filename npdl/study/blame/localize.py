@@ -184,7 +184,7 @@ class Localization:
 
 
 def localize(runs):
-    """Return the Localization: the possibly wrong statements. Call runs.set_truth before this."""
+    """Return the Localization: the possibly wrong statements. runs.truth must be set before."""
     base, expressions, candidates = runs.compute_gradients(), runs.watch.expressions, {}
     values, frames = record_backward(runs)
     for order, (key, value) in enumerate(values.items()):
@@ -193,7 +193,7 @@ def localize(runs):
             getattr(line.node, "value", None), (ast.Tuple, ast.Dict))
         own = (line, key[0] if is_argument else None)
         candidates.setdefault(own, Candidate(line, is_argument, order=order)).values[key] = value
-    wrong = runs.find_wrong(base)
+    wrong = runs.find_wrong_gradients(base)
     localization = Localization(runs, base, wrong, Oracle(runs), list(candidates.values()), frames)
     constant = _find_dout_independent_keys(runs, values)
     for candidate in localization.candidates:
@@ -215,9 +215,9 @@ def record_backward(runs):
     keys of arguments, for functions whose other values (such as masks) are not recorded.
     """
     expressions = runs.watch.expressions
-    only = {i for i, one in enumerate(expressions) if one.root or one.line is None}
+    numbers = {i for i, one in enumerate(expressions) if one.root or one.line is None}
     with contextlib.suppress(Exception):
-        runs.compute_gradients(only=only, record=True, frames=True)
+        runs.compute_gradients(numbers=numbers, record=True, record_locals=True)
     seen = runs.watch.seen or {}
     return {k: v for k, v in seen.items() if expressions[k[0]].line}, runs.watch.locals or {}
 
@@ -225,7 +225,7 @@ def record_backward(runs):
 def _find_dout_independent_keys(runs, values):
     """Return the keys of values that don't change when the upstream gradient is doubled."""
     with contextlib.suppress(Exception):
-        runs.compute_gradients(2.0, only={key[0] for key in values}, record=True)
+        runs.compute_gradients(2.0, numbers={key[0] for key in values}, record=True)
         twice = runs.watch.seen
         moved = {k for k, v in values.items() if k in twice and not np.array_equal(twice[k], v)}
         runs.uses_dout = bool(moved)
@@ -235,11 +235,11 @@ def _find_dout_independent_keys(runs, values):
 
 def _measure_jacobian(runs, candidate):
     """Set J and `residual`: rerun backward with 1 added to each entry of a Candidate's values."""
-    values, only = candidate.values, {key[0] for key in candidate.values}
+    values, numbers = candidate.values, {key[0] for key in candidate.values}
     if not 0 < sum(v.size for v in values.values()) <= MAX_ENTRIES:
         return
     with contextlib.suppress(Exception):                # some code raises if a value is changed
-        gradients, columns = runs.compute_gradients(only=only, put=dict(values)), []
+        gradients, columns = runs.compute_gradients(numbers=numbers, replacements=dict(values)), []
         residual = runs.compute_residual(gradients)
         for key, value in values.items():
             for at in np.ndindex(value.shape):
@@ -247,8 +247,8 @@ def _measure_jacobian(runs, candidate):
                     return
                 moved = value.copy()
                 moved[at] += 1.0
-                gradients = runs.compute_gradients(only=only, put={**values, key: moved})
-                columns.append(residual - runs.compute_residual(gradients))
+                columns.append(residual - runs.compute_residual(runs.compute_gradients(
+                    numbers=numbers, replacements={**values, key: moved})))
         J = np.stack(columns, axis=1)
         if np.isfinite(J).all():
             candidate.J, candidate.free, candidate.residual = J, J[:, :0], residual
@@ -259,9 +259,9 @@ def _solve_for_correct_values(localization, candidate):
     runs = localization.runs
     delta, candidate.unique, _ = solve_linear(candidate.J, candidate.residual)
     _set_expected_values(candidate, delta)
-    only = {key[0] for key in candidate.values}
-    after = runs.compute_gradients(only=only, put=candidate.expected)
-    candidate.feasible = not runs.find_wrong(after)
+    numbers = {key[0] for key in candidate.values}
+    after = runs.compute_gradients(numbers=numbers, replacements=candidate.expected)
+    candidate.feasible = not runs.find_wrong_gradients(after)
     if not candidate.feasible and any(
             localization.base[name].shape != runs.truth[name].shape for name in localization.wrong):
         candidate.feasible = None                       # a value of another shape may correct it
@@ -289,7 +289,7 @@ def _set_status(localization, candidate):
     if candidate.feasible and candidate.unique and not candidate.gradient_of \
             and candidate.status < PASSED:
         expected = candidate.expected[candidate.first_key_to_change]
-        candidate.gradient_of = localization.oracle.find_expression(expected)
+        candidate.gradient_of = localization.oracle.find_expression_with_gradient(expected)
 
 
 def _find_called_function_name(node):
@@ -318,7 +318,7 @@ def _find_value_status(localization, candidate, key, value):
     if name and expected is not None and oracle.is_gradient_of(expected, name):
         candidate.gradient_of = candidate.gradient_of or name
         return UNMATCHED
-    return MATCHED if value.any() and oracle.find_expression(value) else UNMATCHED
+    return MATCHED if value.any() and oracle.find_expression_with_gradient(value) else UNMATCHED
 
 
 def _find_variable_of_gradient(localization, candidate, key):
@@ -326,7 +326,7 @@ def _find_variable_of_gradient(localization, candidate, key):
     oracle, names = localization.oracle, localization.runs.watch.expressions[key[0]].names
     if candidate.is_argument or not names or isinstance(candidate.line.node, ast.AugAssign):
         return ""
-    known = {normalise_name(oracle.assigned_variable(k)) for k in oracle.values} - {""}
+    known = {normalise_name(oracle.get_assigned_variable(k)) for k in oracle.values} - {""}
     text = names[key[1] % len(names)]
     stem = next(iter(guess_variables(text)), "") if ".grad" not in text else ""
     return next((n for n in known if n.lower() == stem.lower()), "") if stem else ""

@@ -111,7 +111,7 @@ class FixSearch:
                 found = self.runs.compute_gradients()
             if candidate.rest:
                 return self.runs.is_correctable(found, candidate.free)
-            return not self.runs.find_wrong(found) and all(
+            return not self.runs.find_wrong_gradients(found) and all(
                 map(_has_right_gradients, self.validation))
         return False                                    # the edited code raises an exception
 

@@ -16,7 +16,7 @@ import numpy as np
 from npdl.study.blame.exceptions import describe_read_arrays
 from npdl.study.containment import format_exception
 from npdl.study.relative_error import relative_error
-from npdl.study.trace.statements import describe_function
+from npdl.study.trace.statements import make_watched_function
 from npdl.study.trees import copy_tree, leaves, match_gradients
 
 LIMIT = 60.0            # time limit for a layer, in seconds
@@ -72,7 +72,7 @@ def describe_student_error(error, file):
     text = format_exception(error)
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         if frame.f_code.co_filename == file:
-            function = describe_function(frame.f_code)
+            function = make_watched_function(frame.f_code)
             line = function and function.find_line(number)
             read = describe_read_arrays(line, frame.f_locals) if line and isinstance(
                 error, ValueError) else ""              # the shapes may not fit

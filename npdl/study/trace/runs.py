@@ -70,7 +70,7 @@ class Runs:
 
     check         a Check (npdl.study.check.verdicts) of the layer, with its numerical gradients
     used_outputs  paths of outputs, such as ("0",); all other outputs have the upstream gradient 0
-    truth         {name: true gradient}, set by `set_truth`; unknown entries are NaN
+    truth         {name: true gradient}, set by `set_true_gradients`; unknown entries are NaN
     watch         the Watch, which records and changes the values that the layer's functions compute
     """
 
@@ -84,59 +84,59 @@ class Runs:
                                     is_npdl_class(type(self.subject.layer)))
 
     @contextlib.contextmanager
-    def _watch_block(self, what, options):
+    def _watch_phase(self, phase, watch_options):
         """Watch the values in the `with` block, and subtract its cost from the budget.
 
-        what     "forward" or "backward"; the cost is the number of values that the first block with
-                 the same `what` has computed
-        options  the options of Watch.start
+        phase          "forward" or "backward"; the cost is the number of values that the first
+                       block of this phase has computed
+        watch_options  the options of Watch.start
         """
         before = self.watch.work
         try:
-            if options or what not in self.costs:
-                self.watch.start(**options or {"only": ()})
+            if watch_options or phase not in self.costs:
+                self.watch.start(**watch_options or {"numbers": ()})
             with silence_warnings():
                 yield
         finally:
             self.watch.stop()
-            self.budget.left -= self.costs.setdefault(what, self.watch.work - before)
+            self.budget.left -= self.costs.setdefault(phase, self.watch.work - before)
 
-    def compute_outputs(self, **watched):
+    def compute_outputs(self, **watch_options):
         """Run forward with the options of Watch.start; return the list of its output arrays."""
-        with self._watch_block("forward", watched):
+        with self._watch_phase("forward", watch_options):
             return [np.array(array) for array in self.subject.compute_outputs()]
 
-    def compute_gradients(self, factor=1.0, **watched):
+    def compute_gradients(self, factor=1.0, **watch_options):
         """Run forward and backward and return {name: gradient}.
 
-        factor   multiplies the upstream gradient
-        watched  the options of Watch.start for the backward
+        factor         multiplies the upstream gradient
+        watch_options  the options of Watch.start for the backward
         """
-        with self._watch_block("forward", {}):
+        with self._watch_phase("forward", {}):
             _, cache = self.subject.run_forward()
         dout = map_leaves(self.dout, lambda d: None if d is None else d * factor)
-        with self._watch_block("backward", watched):
+        with self._watch_phase("backward", watch_options):
             found = self.subject.backward(dout, cache)
         return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
             found[name], float) for name, array in self.arrays.items()}
 
-    def set_truth(self, wrong):
-        """Set `truth`: numerical gradients for names in `wrong`, computed ones for all others."""
+    def set_true_gradients(self, wrong_names):
+        """Set `truth`: numerical gradients for the wrong names, computed ones for all others."""
         self.truth = self.compute_gradients() | {
-            name: self.check.numerical_gradient(name, self.used_outputs) for name in wrong}
+            name: self.check.numerical_gradient(name, self.used_outputs) for name in wrong_names}
 
-    def find_wrong(self, gradients):
+    def find_wrong_gradients(self, gradients):
         """Return the set of the names in {name: gradient} whose gradient is not the true one."""
         return {name for name, true in self.truth.items() if not _is_right(gradients[name], true)}
 
-    def is_correctable(self, gradients, free):
-        """Return True if adding a linear combination of `free`'s columns corrects all gradients.
+    def is_correctable(self, gradients, allowed_changes):
+        """Return True if a linear combination of the allowed changes corrects all gradients.
 
-        gradients  {name: gradient}
-        free       a matrix; each column is a change of all entries of all gradients
+        gradients        {name: gradient}
+        allowed_changes  a matrix; each column is a change of all entries of all gradients
         """
         is_shaped = all(gradients[name].shape == true.shape for name, true in self.truth.items())
-        return is_shaped and solve_linear(free, self.compute_residual(gradients))[2]
+        return is_shaped and solve_linear(allowed_changes, self.compute_residual(gradients))[2]
 
     def make_gradient_mask(self, names):
         """Return a mask for the vector of compute_residual(), True at the named gradients."""
@@ -162,12 +162,12 @@ def solve_linear(J, residual):
     return delta, rank == J.shape[1], bool((np.abs(J @ delta - residual) <= most).all())
 
 
-def _is_right(value, true):
+def _is_right(gradient, true_gradient):
     """Return True if a gradient agrees with the true one in all entries that are known."""
-    if value.shape != true.shape:
+    if gradient.shape != true_gradient.shape:
         return False
-    known = ~np.isnan(true)
-    return relative_error(value[known], true[known], LEAST) <= CLOSE
+    known = ~np.isnan(true_gradient)
+    return relative_error(gradient[known], true_gradient[known], LEAST) <= CLOSE
 
 
 def run_forward_backward(subject, dout):

@@ -68,10 +68,10 @@ def patch_code(function, code):
 
 
 @contextlib.contextmanager
-def replace_line(line, new):
-    """Replace a Statement of a function by `new` in the `with` block; yield True if it compiles."""
+def replace_line(line, new_node):
+    """Replace a Statement by a new syntax node in the `with` block; yield True if it compiles."""
     function, (block, at) = line.function, _find_position(line.function.node, line.node)
-    block[at] = ast.fix_missing_locations(ast.copy_location(new, line.node))
+    block[at] = ast.fix_missing_locations(ast.copy_location(new_node, line.node))
     try:
         code = compile_definition(function.code, function.node, function.owner)
         with contextlib.ExitStack() as stack:

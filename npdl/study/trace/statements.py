@@ -113,7 +113,7 @@ class Expression:
         return ast.unparse(self.node)
 
 
-def describe_function(code):
+def make_watched_function(code):
     """Return the WatchedFunction of a code object, or None if its source is not found.
 
     Its list `functions` is still empty. linecache reads the source, so this works for the cell of a
@@ -137,17 +137,17 @@ def _walk_statements(function, node, loops=()):
 
 
 @functools.lru_cache(maxsize=4096)
-def find_reads(node):
+def list_read_variables(node):
     """Return the variables that a statement reads, such as ["x", "hs[t + 1]", "self.W.data"]."""
-    found = _find_paths(getattr(node, "value", None))
+    found = _find_variable_nodes(getattr(node, "value", None))
     if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
         found.insert(0, node.target)
     return list(dict.fromkeys(map(ast.unparse, found)))
 
 
-def _find_paths(node):
+def _find_variable_nodes(node):
     """Return the nodes of the variables that a node reads: self.W.data, but not its part self.W."""
-    if _is_path(node):
+    if _is_variable(node):
         return [node]
     if node is None or isinstance(node, BINDING):
         return []
@@ -157,16 +157,16 @@ def _find_paths(node):
             return []
         parts = [getattr(node.func, "value", None), *node.args,
                  *(k.value for k in node.keywords if k.arg != "out")]
-    return [path for part in parts for path in _find_paths(part)]
+    return [path for part in parts for path in _find_variable_nodes(part)]
 
 
-def _is_path(node):
+def _is_variable(node):
     return isinstance(node, ast.Name) or isinstance(
-        node, (ast.Attribute, ast.Subscript)) and _is_path(node.value)
+        node, (ast.Attribute, ast.Subscript)) and _is_variable(node.value)
 
 
 @functools.lru_cache(maxsize=4096)
-def find_writes(node):
+def list_written_variables(node):
     """Return (binds, changes), lists of the variables that a statement assigns or changes.
 
     binds    "dx" for `dx = ..`, "self.dW" for `self.dW = ..`, "grads['W']" for `grads["W"] = ..`

@@ -31,14 +31,14 @@ def clone_tree(tree, target=None, new=None):
                          for name, value in ast.iter_fields(tree)})
 
 
-def is_pass_through(node, parts):
+def is_pass_through(statement, values):
     """Return True if a statement only passes values on: `return dx`, `x, h = cache.x, cache.h`.
 
-    `parts` are the syntax nodes of the values that it returns, unpacks or stores.
+    `values` are the syntax nodes of the values that it returns, unpacks or stores.
     """
-    simple = isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
-        node.targets[0], ast.Name)
-    return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
+    simple = isinstance(statement, ast.Return) or isinstance(
+        statement, ast.Assign) and not isinstance(statement.targets[0], ast.Name)
+    return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in values)
 
 
 def is_pure(node):
@@ -96,9 +96,9 @@ def walk_subexpressions(node, parent=None, is_index=False):
                 yield from walk_subexpressions(child, node, inside)
 
 
-def swap_items(nodes):
+def make_swapped_copies(items):
     """Yield copies of a list with two items swapped, for each pair of the first six items."""
-    for i, j in itertools.combinations(range(min(len(nodes), 6)), 2):
-        items = list(nodes)
-        items[i], items[j] = items[j], items[i]
-        yield items
+    for i, j in itertools.combinations(range(min(len(items), 6)), 2):
+        swapped = list(items)
+        swapped[i], swapped[j] = items[j], items[i]
+        yield swapped

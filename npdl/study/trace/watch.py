@@ -20,7 +20,7 @@ import numpy as np
 from npdl.core import rebuild
 from npdl.study.containment import NPDL, is_library_file
 from npdl.study.trace.source import HOOK, compile_definition
-from npdl.study.trace.statements import Expression, describe_function
+from npdl.study.trace.statements import Expression, make_watched_function
 from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
@@ -58,7 +58,7 @@ class Rewrite(ast.NodeTransformer):
             if line is None:                            # a docstring, a class
                 return node
             self.line = line
-            found = [*self.surround_statement(self._rewrite_statement(node))]
+            found = [*self.surround_with_hooks(self._rewrite_statement(node))]
             self.line = outer
             return found
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
@@ -68,7 +68,7 @@ class Rewrite(ast.NodeTransformer):
             return self.make_hook_call(self._hook_parts(node))
         return super().visit(node)
 
-    def surround_statement(self, node):
+    def surround_with_hooks(self, node):
         """Yield a statement. After an update such as `z *= e`, also yield `z = hook(n, z)`."""
         yield node
         if isinstance(node, ast.AugAssign) and not isinstance(
@@ -143,7 +143,7 @@ class Watch:
     """Records or changes the values that functions compute between `start` and `stop`.
 
     functions       the functions that `work()` calls, each a WatchedFunction; functions of npdl are
-                    left out if `npdls` is False
+                    left out if `watches_npdl` is False
     expressions     all their Expressions; the number in a key is an index of this list
     without_source  the names of the functions whose source wasn't found
     work            the number of values computed so far; 256 entries of an array count as one
@@ -151,13 +151,13 @@ class Watch:
 
     rewriter = Rewrite              # the class that puts the hook into a function
 
-    def __init__(self, work, npdls):
+    def __init__(self, work, watches_npdl):
         self.functions, self.expressions, self.without_source, self.work = [], [], [], 0
         self.is_hooked, called = False, {}
-        with contextlib.suppress(Exception), run_profiled(
+        with contextlib.suppress(Exception), profile_calls(
                 lambda frame, event, _: called.setdefault(frame.f_code)):
             work()
-        codes = [code for code in called if _is_watched_code(code, npdls)]
+        codes = [code for code in called if _is_watched_code(code, watches_npdl)]
         codes = [code for code in codes if not any(code in around.co_consts for around in codes)]
         holders = {}
         for f in gc.get_referrers(*codes) if codes else ():
@@ -165,7 +165,7 @@ class Watch:
                 holders.setdefault(f.__code__, []).append(f)
         self.watched_names = {code.co_name for code in codes}
         for code in codes:
-            watched = describe_function(code)
+            watched = make_watched_function(code)
             if watched is not None and code in holders:
                 watched.functions = holders[code]
                 node = self.rewriter(self, watched).rewrite_definition()
@@ -181,17 +181,18 @@ class Watch:
         """Return the file of the function that was called first."""
         return self.functions[0].file if self.functions else ""
 
-    def start(self, only, record=False, add=None, put=None, frames=False):
-        """Begin to watch the expressions whose numbers are in `only`.
+    def start(self, numbers, record=False, additions=None, replacements=None, record_locals=False):
+        """Begin to watch the expressions whose numbers are in `numbers`.
 
-        record  True records the values in the attribute `seen`, {key: array}
-        add     {key: array}, arrays that are added to the values
-        put     {key: array}, arrays that replace the values
-        frames  True also records the local variables in `locals`, {key: {name: value}}
+        record         True records the values in the attribute `seen`, {key: array}
+        additions      {key: array}, arrays that are added to the values
+        replacements   {key: array}, arrays that replace the values
+        record_locals  True also records the local variables in `locals`, {key: {name: value}}
         """
-        self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
+        self.numbers, self.counts = numbers, Counter()
+        self.additions, self.replacements = additions or {}, replacements or {}
         self.seen, self.recorded = ({} if record else None), 0
-        self.locals = {} if frames else None
+        self.locals = {} if record_locals else None
         if not self.is_hooked:
             self.is_hooked = True           # first, so that stop() also undoes a part of this block
             setattr(builtins, HOOK, self)
@@ -201,7 +202,7 @@ class Watch:
 
     def stop(self):
         """Stop watching. The functions then run without hooks, which is faster."""
-        self.only, self.add, self.put = (), {}, {}
+        self.numbers, self.additions, self.replacements = (), {}, {}
         if self.is_hooked:
             for watched in self.functions:
                 for f in watched.functions:
@@ -215,7 +216,7 @@ class Watch:
         If `into` is True, the replacement is written into the array `value`.
         """
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
-        if number not in self.only:
+        if number not in self.numbers:
             return value
         new = self._hook_nested(number, value)
         if into and new is not value and isinstance(value, np.ndarray):
@@ -235,8 +236,8 @@ class Watch:
     def _hook_value(self, number, value):
         key = (number, self.counts[number])
         self.counts[number] += 1
-        if key in self.put:
-            new = self.put[key]
+        if key in self.replacements:
+            new = self.replacements[key]
             return new.copy() if isinstance(value, np.ndarray) else new[()]
         if self.seen is not None and self.recorded < MOST_RECORDED:
             self.recorded += np.size(value)
@@ -248,14 +249,14 @@ class Watch:
                 self.locals[key] = {
                     n: copy.copy(v) if isinstance(v, (np.ndarray, list, dict)) else v
                     for n, v in frame.f_locals.items() if not key[1] or isinstance(v, int)}
-        return value + self.add[key] if key in self.add else value
+        return value + self.additions[key] if key in self.additions else value
 
 
 @contextlib.contextmanager
-def run_profiled(called):
+def profile_calls(callback):
     """Call called(frame, event, _) when a function begins or ends in the `with` block."""
     before = sys.getprofile()
-    sys.setprofile(called)
+    sys.setprofile(callback)
     try:
         yield
     finally:
@@ -263,11 +264,11 @@ def run_profiled(called):
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_watched_code(code, npdls):
-    """Return True for code of a student and, if `npdls` is True, for the code of npdl's layers."""
+def _is_watched_code(code, watches_npdl):
+    """Return True for a student's code, and for code of npdl's layers if `watches_npdl` is True."""
     if code.co_name[0] == "<":                          # a lambda, a comprehension
         return False
     name = code.co_filename
     if name.startswith(NPDL):
-        return npdls and name[len(NPDL):].startswith(NPDLS)
+        return watches_npdl and name[len(NPDL):].startswith(NPDLS)
     return not is_library_file(name)
