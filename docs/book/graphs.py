@@ -42,7 +42,7 @@ def find_nodes(recording, phase):
     They come from the layer's method, or from a function that this method calls to do its work.
     """
     steps = {}                                          # {call: {line: its first step}}
-    for one in recording.steps_of(phase):
+    for one in recording.list_steps(phase):
         if one.line.is_simple:
             steps.setdefault(one.call, {}).setdefault(one.line, one)
     root = next(call for call in steps if call.parent is None and call.code.co_name == phase)

@@ -143,8 +143,8 @@ class Page:
             return f'<div class="row alone"><div class="code">{code}</div></div>'
         node, formula = line.statement.node, ""
         links = ", ".join(self.link(part.line, label) for label in line.cited)
-        if line.statement.is_simple and len(maths.format_text(node)) < WIDE:
-            formula = f'<span class="formula">{maths.format_html(node)}</span>'
+        if line.statement.is_simple and len(maths.format_formula(node)) < WIDE:
+            formula = f'<span class="formula">{maths.format_html_formula(node)}</span>'
         return (f'<div class="row"><div class="code">{code}</div><div class="beside">{formula}'
                 f'<span class="origin">from {links}</span></div></div>')
 

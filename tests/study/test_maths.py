@@ -7,7 +7,7 @@ import pytest
 
 from npdl.study.check.samples import find_layer_classes
 from npdl.study.step import maths
-from npdl.study.trace.statements import describe_function
+from npdl.study.trace.statements import make_watched_function
 
 
 @pytest.mark.parametrize(("code", "formula"), [
@@ -37,12 +37,12 @@ from npdl.study.trace.statements import describe_function
 ])
 def test_a_line_of_code_as_a_formula(code, formula):
     node = ast.parse(code).body[0]
-    assert maths.format_text(node) == formula
+    assert maths.format_formula(node) == formula
 
 
 def test_formulas_of_npdls_layers_are_well_formed():
     for cls in find_layer_classes().values():
         for name in ("forward", "backward"):
-            found = describe_function(getattr(cls, name).__code__)
+            found = make_watched_function(getattr(cls, name).__code__)
             for line in found.lines if found else ():
-                minidom.parseString(f"<p>{maths.format_html(line.node)}</p>")
+                minidom.parseString(f"<p>{maths.format_html_formula(line.node)}</p>")

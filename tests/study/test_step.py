@@ -38,7 +38,7 @@ def lstm():
 
 def kinds(walk):
     """Return {name: the kind of its Mark, or ""} of what backward wrote."""
-    writes = [w for s in walk.recording.steps_of("backward") for w in s.writes]
+    writes = [w for s in walk.recording.list_steps("backward") for w in s.writes]
     return {w.name: w.mark.kind if w.mark else "" for w in writes}
 
 

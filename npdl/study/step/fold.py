@@ -10,17 +10,17 @@ import ast
 NAMED = ("normal_cdf",)         # functions that have a symbol in formulas
 
 
-def _is_plain(node):
+def _is_trivial(node):
     """Return True if an expression computes nothing: x, cache.x, x.reshape(..), or a tuple."""
     if isinstance(node, ast.Tuple):
-        return all(map(_is_plain, node.elts))
+        return all(map(_is_trivial, node.elts))
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
-        return name == "Cache" or name.endswith(".reshape") and _is_plain(node.func.value)
+        return name == "Cache" or name.endswith(".reshape") and _is_trivial(node.func.value)
     if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Constant) and _is_plain(node.value)
+        return isinstance(node.slice, ast.Constant) and _is_trivial(node.value)
     if isinstance(node, ast.Attribute):
-        return node.attr != "T" and _is_plain(node.value)
+        return node.attr != "T" and _is_trivial(node.value)
     return isinstance(node, (ast.Name, ast.Constant))
 
 
@@ -30,15 +30,15 @@ def is_shown(step):
     if step.error is not None or any(mark.is_wrong for mark in marks):
         return True
     node = step.line.node
-    if not step.writes or _is_folded(step.call):
+    if not step.writes or _is_in_short_helper(step.call):
         return False
-    is_naming = isinstance(node, (ast.Assign, ast.Return)) and _is_plain(node.value)
+    is_naming = isinstance(node, (ast.Assign, ast.Return)) and _is_trivial(node.value)
     if step.is_new:
         return bool(marks) or not is_naming
     return bool(marks) and is_naming and isinstance(node, ast.Assign)       # such as dx = dy
 
 
-def _is_folded(call):
+def _is_in_short_helper(call):
     """Return True if a call, or a call around it, runs a helper of at most two statements."""
     while call is not None:
         name = call.code.co_name

@@ -46,64 +46,64 @@ class Marks:
     is_wrong   True if a gradient of the layer is wrong
     """
 
-    def __init__(self, recording, runs, is_wrong):
+    def __init__(self, recording, runs, is_layer_wrong):
         self.recording, self.runs = recording, runs
-        self.steps = recording.steps_of("backward")
+        self.steps = recording.list_steps("backward")
         self.oracle = oracle = Oracle(runs)
         self.keys = defaultdict(list)                   # of forward's values, by their names
         for key in oracle.values:
             expression = oracle.expressions[key[0]]
             if expression.names or isinstance(
                     expression.node, (ast.Name, ast.Attribute, ast.Subscript)):
-                text = oracle.assigned_variable(key) or expression.text
+                text = oracle.get_assigned_variable(key) or expression.text
                 self.keys[normalise_name(text.removesuffix(".data"))].append(key)
         for step in self.steps:
             for write in step.writes:
                 if runs.budget.is_spent:
                     return
                 if step.error is None:
-                    self._compare(step, write, is_wrong)
+                    self._mark_write(step, write, is_layer_wrong)
 
-    def mark_line(self, file, number):
+    def mark_line_wrong(self, file, line_number):
         """Mark as wrong the values that a line writes, except for values that are marked right."""
         for step in self.steps:
-            if step.line.function.file == file and step.line.first_line == number:
+            if step.line.function.file == file and step.line.first_line == line_number:
                 for write in step.writes:
                     if write.mark is None or write.mark.kind != "right":
                         write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
 
-    def _compare(self, step, write, is_wrong):
+    def _mark_write(self, step, write, is_layer_wrong):
         """Set the mark of a written value if it is a gradient, or has a gradient's name like "dx".
 
         The gradient may be the whole array, or only the value that the statement assigns to a part
         of the array or adds to it, such as e in `dx[i] += e`.
         """
-        for arrays in self._list_arrays(step, write):
-            found = [self._find_nearest(array, step.call, write.name) for array in arrays]
+        for arrays in self._list_written_arrays(step, write):
+            found = [self._find_nearest_gradient(array, step.call, write.name) for array in arrays]
             known = [(error, key) for error, key in found if key is not None]
             if known and (write.mark is None or write.mark.kind != "right"):
                 error, key = max(known)
                 is_right = len(known) == len(found) and error <= CLOSE
-                if is_right or is_wrong and np.isfinite(error):     # else it may be no gradient
+                if is_right or is_layer_wrong and np.isfinite(error):   # else it may be no gradient
                     expression = self.oracle.expressions[key[0]]
                     write.mark = Mark("right" if is_right else "upstream", error,
-                                      self.oracle.assigned_variable(key) or expression.text,
+                                      self.oracle.get_assigned_variable(key) or expression.text,
                                       self.recording.call_of.get(key),
                                       (expression.line or expression.function).node.lineno)
 
-    def _find_nearest(self, array, call, name):
+    def _find_nearest_gradient(self, array, call, variable):
         """Find the value of forward whose gradient is nearest to an array.
 
-        `name` is the array's variable. For "dz", all values of z are compared; for "return", the
-        arguments of forward. Returns (relative error, key of the value), or (inf, None) if forward
+        For the variable "dz", all values of z are compared; for "return", the arguments of forward.
+        Returns (relative error, key of the value), or (inf, None) if forward
         has no such value.
         """
         made = self.recording.call_of
-        if name == "return":
+        if variable == "return":
             keys = [k for k in self.oracle.values if made.get(k) in call.pairs
                     and self.oracle.expressions[k[0]].line is None]
         else:
-            keys = [key for stem in guess_variables(name) for key in self.keys.get(stem, ())]
+            keys = [key for stem in guess_variables(variable) for key in self.keys.get(stem, ())]
         keys = [k for k in keys if is_similar_shape(self.oracle.values[k].shape, array.shape)]
         if not array.any():                             # zero is the gradient of any unused value
             keys = [k for k in keys if (expression := self.oracle.expressions[k[0]]).names
@@ -112,17 +112,17 @@ class Marks:
         for key in sorted(keys, key=lambda k: made.get(k) not in call.pairs):
             if self.runs.budget.is_spent:
                 break
-            error = self.oracle.relative_error(key, array)
+            error = self.oracle.gradient_error(key, array)
             if error <= CLOSE:
                 return error, key
             if best[1] is None or error < best[0] or np.isnan(error):
                 best = error, key
         return best
 
-    def _list_arrays(self, step, write):
+    def _list_written_arrays(self, step, write):
         """Return up to two lists: the whole written arrays, and the values assigned to parts."""
         keys = [] if isinstance(step.line.node, ast.Expr) else [
             k for k in step.keys if step.line.is_return
-            or write.name in (given := self.oracle.assigned_variable(k), given.split("[")[0])]
+            or write.name in (given := self.oracle.get_assigned_variable(k), given.split("[")[0])]
         parts = [self.recording.values[k] for k in keys if k in self.recording.values]
         return [found for found in (write.arrays, parts) if found]

@@ -34,7 +34,7 @@ class NoFormula(Exception):
     """A statement can't be written as a formula."""
 
 
-def format_text(node):
+def format_formula(node):
     """Return the formula of a statement as one line of Unicode, or "" if it has none."""
     try:
         return _format_statement(_Mathematics().visit(copy.deepcopy(node)))
@@ -42,13 +42,13 @@ def format_text(node):
         return ""
 
 
-def format_html(node):
+def format_html_formula(node):
     """Return the formula of a statement as HTML, with subscripts and superscripts."""
-    def script(found):
-        tag = "sub" if found[1] == "_" else "sup"
-        return f"<{tag}>{found[2]}</{tag}>"
+    def format_script(match):
+        tag = "sub" if match[1] == "_" else "sup"
+        return f"<{tag}>{match[2]}</{tag}>"
 
-    return SCRIPT.sub(script, html.escape(format_text(node), quote=False))
+    return SCRIPT.sub(format_script, html.escape(format_formula(node), quote=False))
 
 
 def _format_statement(node):
@@ -172,13 +172,13 @@ class _Mathematics(ast.NodeTransformer):
     def _make_call(self, name, arguments):
         return ast.Call(ast.Name(name), [self.visit(a) for a in arguments], [])
 
-    def _make_sum(self, head, value, axis):
+    def _make_sum(self, symbol, value, axes):
         """Return the node of a sum: "Σ_0 x" for head "Σ" and axis 0, "Σ x" for the last axis."""
-        over = ast.unparse(axis[0]) if axis else "-1"
-        head, value = head if over == "-1" else f"{head}_{over}", self.visit(value)
+        over = ast.unparse(axes[0]) if axes else "-1"
+        symbol, value = symbol if over == "-1" else f"{symbol}_{over}", self.visit(value)
         is_wide = isinstance(value, (ast.BinOp, ast.UnaryOp)) and not isinstance(value.op, ast.Pow)
         text = _format_expression(value)
-        return ast.Name(f"{head} ({text})" if is_wide else f"{head} {text}")
+        return ast.Name(f"{symbol} ({text})" if is_wide else f"{symbol} {text}")
 
 
 def _format_identifier(name):

@@ -15,7 +15,7 @@ import numpy as np
 
 from npdl.study.step.pictures import find_arrays, summarise_arrays
 from npdl.study.trace.source import HOOK
-from npdl.study.trace.statements import find_reads, find_writes
+from npdl.study.trace.statements import list_read_variables, list_written_variables
 from npdl.study.trace.syntax import is_pure, parse_expression
 from npdl.study.trace.watch import Rewrite, Watch
 from npdl.study.trees import as_tuple
@@ -82,21 +82,21 @@ class StatementRewrite(Rewrite):
     Recorder and the Statement.
     """
 
-    def surround_statement(self, node):
+    def surround_with_hooks(self, node):
         """Yield a statement between two calls of the hook; the second one gets a returned value."""
         if not isinstance(node, SIMPLE):
-            yield from super().surround_statement(node)
+            yield from super().surround_with_hooks(node)
             return
-        yield ast.copy_location(ast.Expr(self._make_report(self.watch.begin_step)), node)
-        yield from super().surround_statement(node)
+        yield ast.copy_location(ast.Expr(self._make_report_call(self.watch.begin_step)), node)
+        yield from super().surround_with_hooks(node)
         if isinstance(node, ast.Return):
-            node.value = self._make_report(self.watch.end_step, node.value)
+            node.value = self._make_report_call(self.watch.end_step, node.value)
         else:
-            yield ast.copy_location(ast.Expr(self._make_report(self.watch.end_step)), node)
+            yield ast.copy_location(ast.Expr(self._make_report_call(self.watch.end_step)), node)
 
-    def _make_report(self, report, value=None):
+    def _make_report_call(self, method, value=None):
         """Return the node of a hook call that calls report(Statement, call, value, frame)."""
-        self.watch.reports.append((report, self.line))
+        self.watch.reports.append((method, self.line))
         number = ast.Constant(~(len(self.watch.reports) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [number, value or ast.Constant(None)], [])
 
@@ -121,7 +121,7 @@ class Recorder(Watch):
         self.call_of, self.values, self.reports, self.phase, self.frames = {}, {}, [], "", {}
         super().__init__(work, True)
 
-    def steps_of(self, phase):
+    def list_steps(self, phase):
         return [step for step in self.steps if step.call.phase == phase]
 
     def run(self, forward, backward):
@@ -193,17 +193,17 @@ class Recorder(Watch):
         """Note the arrays that a Statement will read, before it runs in `frame`."""
         call.step = Step(call, line)
         call.held = {id(array) for _, array in find_arrays([*frame.f_locals.values()])}
-        for name in find_reads(line.node):
-            if shown := summarise_arrays(look_up_variable(name, frame)):
+        for name in list_read_variables(line.node):
+            if shown := summarise_arrays(evaluate_variable(name, frame)):
                 call.step.reads[name] = shown
 
     def end_step(self, line, call, value, frame):
         """Add a Step for a Statement that has run; `value` is that of a return statement."""
         step = self._add_step(call, line, frame)
-        binds, changes = find_writes(line.node)
+        binds, changes = list_written_variables(line.node)
         call.returned = value                           # the last value is that of a return
         changes = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
-        written = {name: look_up_variable(name, frame) for name in (*binds, *changes)}
+        written = {name: evaluate_variable(name, frame) for name in (*binds, *changes)}
         if line.is_return:
             written["return"] = value
         step.is_new = bool(changes) or any(
@@ -232,7 +232,7 @@ class Recorder(Watch):
         """
         iterations = call.iterations
         for loop in line.loops if line is not None else ():
-            bound = find_writes(loop)[0] or ["iteration"]
+            bound = list_written_variables(loop)[0] or ["iteration"]
             shown = [f"{n} = {variables[n]:d}" for n in bound
                      if isinstance(variables.get(n), int)]
             iterations += tuple(shown) or (f"{bound[0]} = {call.ran[line]}",)
@@ -254,7 +254,7 @@ class Recorder(Watch):
                 self._add_step(call, line, frame).error = error
 
 
-def look_up_variable(source, frame):
+def evaluate_variable(source, frame):
     """Return the value of `dz`, `self.W.grad` or `grads["W"]` in a frame, or None."""
     with contextlib.suppress(Exception):
         if is_pure(parse_expression(source)):           # it is evaluated once more

@@ -33,7 +33,7 @@ def format_page(walk, phases):
     )
 
 
-def format_frame(title, page):
+def format_iframe(title, page):
     """Return a page in an iframe, which a notebook shows."""
     return (f'<iframe title="{html.escape(title)}, line by line" sandbox="allow-scripts" '
             'style="width:100%;height:44rem;border:1px solid #8884" '
@@ -46,19 +46,19 @@ class _Data:
     def __init__(self):
         self.numbers, self.functions, self.calls, self.arrays = {}, [], [], []
 
-    def index_of_entry(self, found, key, entry):
-        """Return the index of a key's entry in the list `found`; append entry() for a new key."""
+    def find_or_add(self, entries, key, make_entry):
+        """Return the index of a key's entry in a list; append make_entry() for a new key."""
         if key not in self.numbers:
-            made = entry()                              # this may add other entries first
-            self.numbers[key] = len(found)
-            found.append(made)
+            made = make_entry()                         # this may add other entries first
+            self.numbers[key] = len(entries)
+            entries.append(made)
         return self.numbers[key]
 
     def format_step(self, step):
         return {
-            "call": self.index_of_call(step.call),
+            "call": self.find_or_add_call(step.call),
             "from": step.line.first_line, "to": step.line.last_line, "turn": step.iterations,
-            "reads": [{"name": name + path, "array": self.index_of_array(summary)}
+            "reads": [{"name": name + path, "array": self.find_or_add_array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
             "writes": [self.format_write(write, *pair)
                        for write in step.writes for pair in write.shown],
@@ -68,12 +68,12 @@ class _Data:
     def format_write(self, write, path, summary):
         mark = write.mark
         return {
-            "name": write.name + path, "how": write.how, "array": self.index_of_array(summary),
+            "name": write.name + path, "how": write.how, "array": self.find_or_add_array(summary),
             "check": mark and {"kind": mark.kind, "text": mark.text, "of": mark.of,
-                               "line": mark.line, "call": self.index_of_call(mark.call)},
+                               "line": mark.line, "call": self.find_or_add_call(mark.call)},
         }
 
-    def index_of_array(self, summary):
+    def find_or_add_array(self, summary):
         """Add an array's Summary to the page, and return its index in the list of arrays."""
         found = {
             "shape": list(summary.shape), "dtype": summary.dtype,
@@ -81,19 +81,19 @@ class _Data:
             "high": _round_number(summary.high), "nan": summary.nan, "inf": summary.inf,
             "entries": [list(map(_round_number, row)) for row in summary.entries.tolist()],
         }
-        return self.index_of_entry(self.arrays, repr(found), lambda: found)
+        return self.find_or_add(self.arrays, repr(found), lambda: found)
 
-    def index_of_call(self, call):
+    def find_or_add_call(self, call):
         """Add a Call to the page, and return its index in the list of calls; None for None."""
-        return None if call is None else self.index_of_entry(self.calls, call, lambda: {
-            "parent": self.index_of_call(call.parent),
-            "pair": self.index_of_call((*call.pairs, None)[0]),
-            "function": self.index_of_function(call), "phase": call.phase,
+        return None if call is None else self.find_or_add(self.calls, call, lambda: {
+            "parent": self.find_or_add_call(call.parent),
+            "pair": self.find_or_add_call((*call.pairs, None)[0]),
+            "function": self.find_or_add_function(call), "phase": call.phase,
         })
 
-    def index_of_function(self, call):
+    def find_or_add_function(self, call):
         """Add the function of a Call to the page, and return its index in the list of functions."""
-        return self.index_of_entry(self.functions, call.function, lambda: {
+        return self.find_or_add(self.functions, call.function, lambda: {
             "name": call.name, "module": call.function.globals.get("__name__", ""),
             "lines": list(_format_lines(call.function)),
         })
@@ -113,7 +113,7 @@ def _format_lines(function):
             at = comments.get(n, len(line))
             code = html.escape(line[node.col_offset : at].rstrip(), quote=False)
             formulas = [write(simple[n]) if n in simple else "" for write in (
-                maths.format_html, maths.format_text)]
+                maths.format_html_formula, maths.format_formula)]
             yield [n, code, line[at:].lstrip("#").strip(), *formulas]
 
 

@@ -62,7 +62,7 @@ def _format_step(step, paint):
     first, *rest = line.source.split("\n")
     yield f"{line.first_line:>5}  {paint(first)}{paint(loops, DIM)}"
     yield from (paint(f"{pad}{code}") for code in rest)
-    formula = maths.format_text(line.node)
+    formula = maths.format_formula(line.node)
     if _remove_notation(formula) not in ("", _remove_notation(line.text)):
         yield paint(f"{pad}{formula}")
     read = [f"{name}{path} {summary.format_brief()}" for name, shown in step.reads.items()

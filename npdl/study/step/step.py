@@ -18,7 +18,7 @@ from npdl.study.containment import write_text
 from npdl.study.step.fold import is_shown
 from npdl.study.step.marks import Marks
 from npdl.study.step.record import Recorder
-from npdl.study.step.show_html import format_frame, format_page
+from npdl.study.step.show_html import format_iframe, format_page
 from npdl.study.step.show_terminal import print_walk
 from npdl.study.trace.runs import Budget, Runs, run_forward_backward, silence_warnings
 from npdl.study.trees import copy_tree, restore_values
@@ -50,7 +50,7 @@ class Walk:
         return write_text(path, format_page(self, phases))
 
     def _repr_html_(self):
-        return format_frame(self.title, format_page(self, PHASES))
+        return format_iframe(self.title, format_page(self, PHASES))
 
     def __repr__(self):
         names = ", ".join(row.name for row in self.finals if row.right is False)
@@ -66,7 +66,7 @@ class Walk:
         """
         found = []
         for phase in phases:
-            steps = self.recording.steps_of(phase)
+            steps = self.recording.list_steps(phase)
             found += list(filter(is_shown, steps)) or [s for s in steps if s.writes]
         return found
 
@@ -86,7 +86,7 @@ def step(layer, *inputs, **options):
     try:
         subject = Subject(layer, inputs, options)
     except Exception as error:                          # show the statements up to the error
-        return _walk_forward(title, layer, inputs, options, error)
+        return _record_forward_only(title, layer, inputs, options, error)
     with silence_warnings():
         result = check_gradients(subject)
     is_wrong, used_outputs = result.used_outputs is not None, result.used_outputs or subject.paths
@@ -98,7 +98,7 @@ def step(layer, *inputs, **options):
         recording.run(subject.run_forward, lambda returned: subject.layer.backward(
             copy_tree(dout), returned[1]))
     walk = Walk(title, recording, notes=list(result.notes))
-    walk.notes += [f"only the first {len(recording.steps_of(phase))} statements of {phase} are "
+    walk.notes += [f"only the first {len(recording.list_steps(phase))} statements of {phase} are "
                    "recorded; all gradients are compared" for phase in recording.cut]
     if recording.without_source:
         walk.notes.append(f"no source was found for {', '.join(recording.without_source)}, so their"
@@ -109,7 +109,7 @@ def step(layer, *inputs, **options):
     return walk
 
 
-def _walk_forward(title, layer, inputs, options, error):
+def _record_forward_only(title, layer, inputs, options, error):
     """Return a Walk of forward alone, if `error` was raised before a check could begin."""
     def forward():
         return layer.forward(*inputs, **options)
@@ -123,13 +123,13 @@ def _walk_forward(title, layer, inputs, options, error):
     return Walk(title, recording)
 
 
-def _mark_steps(walk, runs, is_wrong):
-    """Mark the values of backward as right or wrong; if `is_wrong`, add the answer of `blame`."""
-    report = blame_subject(runs.subject, try_other_inputs=False) if is_wrong else None
+def _mark_steps(walk, runs, is_layer_wrong):
+    """Mark the values of backward as right or wrong; for a wrong layer, add the answer of blame."""
+    report = blame_subject(runs.subject, try_other_inputs=False) if is_layer_wrong else None
     with silence_warnings():
-        marks = Marks(walk.recording, runs, is_wrong)
+        marks = Marks(walk.recording, runs, is_layer_wrong)
         if report is not None:
-            marks.mark_line(report.file, report.line)
+            marks.mark_line_wrong(report.file, report.line)
     if report is not None:
         place = f"line {report.line} in {report.function}: " if report.line else ""
         walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
