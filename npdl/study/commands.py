@@ -35,12 +35,12 @@ def parse_seconds(text):
     return float(text)
 
 
-def _run_on_target(options, work):
+def _call_on_target(options, function):
     """Return work(layer, *inputs, **options of forward) for the layer that the options name."""
     with time_limit(options.limit):
         try:
             layer, inputs, keywords = build_target(options.layer, options.input, options.set)
-            return work(layer, *inputs, **keywords)
+            return function(layer, *inputs, **keywords)
         except SystemExit as error:
             raise InputError(f"{options.layer} called sys.exit({error.code!r}); remove that call"
                              ) from error
@@ -85,7 +85,7 @@ def add_step(parser):
 
 def run_step(options):
     """Print a layer's statements or write a page; return 0 if all gradients are right, else 1."""
-    walk = _run_on_target(options, step)
+    walk = _call_on_target(options, step)
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
     is_right = bool(walk.finals) and all(row.right for row in walk.finals)
@@ -108,7 +108,7 @@ def add_blame(parser):
 
 def run_blame(options):
     """Print the report of the function `blame`; return 0 if all gradients are correct, else 1."""
-    report = _run_on_target(options, blame)
+    report = _call_on_target(options, blame)
     options.status = int(not report.right)
     print(report)
     return options.status

@@ -25,12 +25,12 @@ class TimeLimitExceeded(BaseException):
 
 
 @contextlib.contextmanager
-def add_note_on_timeout(note):
-    """Add the text note() to the TimeLimitExceeded exception that ends the `with` block, if any."""
+def add_note_on_timeout(make_note):
+    """Add the text make_note() to a TimeLimitExceeded exception that ends the `with` block."""
     try:
         yield
     except TimeLimitExceeded as error:
-        error.add_note(note())
+        error.add_note(make_note())
         raise
 
 
@@ -92,15 +92,15 @@ def time_limit(seconds, advice="; give more time with --limit, or smaller shapes
         signal.signal(signal.SIGPROF, before)
 
 
-def _raise_timeout(times, number, frame):
-    """Raise TimeLimitExceeded. This signal handler counts its calls with `times`.
+def _raise_timeout(counter, signal_number, frame):
+    """Raise TimeLimitExceeded. This signal handler counts its calls with `counter`.
 
     A bare `except:` may catch the exception. So the handler is called again each second, and the
     fourth call ends the process.
     """
     frames = [*traceback.walk_stack(frame)][::-1]
-    where = format_location(" (at {}: an endless loop?)", frames)
-    if next(times) >= 3:
+    where = format_student_location(" (at {}: an endless loop?)", frames)
+    if next(counter) >= 3:
         sys.stderr.write(f"the code did not finish in time{where}; an `except:` in it caught "
                          "the time limit: write `except Exception:`\n")
         sys.stderr.flush()
@@ -111,21 +111,21 @@ def _raise_timeout(times, number, frame):
 def describe_exception(error):
     """Return an exception with the student's line that raised it: "Type: text at mine.py:12"."""
     frames = traceback.walk_tb(error.__traceback__)
-    return format_exception(error) + format_location(" at {}", frames)
+    return format_exception(error) + format_student_location(" at {}", frames)
 
 
-def format_location(text, frames):
+def format_student_location(template, frames):
     """Return where the student's code is running, such as " at mine.py:12".
 
-    text    the format of the result, such as " at {}"
-    frames  pairs (frame, line number), the innermost last; the last one in a student's file is
-            used. The result is "" if there is none.
+    template  the format of the result, such as " at {}"
+    frames    pairs (frame, line number), the innermost last; the last one in a student's file is
+              used. The result is "" if there is none.
     """
     found = ""
     for frame, number in frames:
         name = frame.f_code.co_filename
         if is_student_file(name):
-            found = text.format(f"{os.path.basename(name)}:{number}")
+            found = template.format(f"{os.path.basename(name)}:{number}")
     return found
 
 

@@ -94,7 +94,7 @@ def test_flow_shows_activations_and_gradients_and_leaves_the_model_alone(model):
     task = make_task(config)
     network, samples = make_model(config, task), flow.choose_samples(task, config)
     ids, targets, counted = samples
-    rows = {name: entry for name, *entry in flow.measure_flow(network, *samples)}
+    rows = {name: entry for name, *entry in flow.measure_layer_magnitudes(network, *samples)}
     loss = SequenceLoss("sum")
     out, _ = network.forward(ids)
     logits = out if model == "gpt" else out[0]
@@ -115,7 +115,7 @@ def test_the_spectrum_and_the_circle_of_a_frequency(p, k):
     shares = embedding_spectrum.fourier_spectrum(waves @ axes.T + 7.0)
     assert len(shares) == p // 2 and shares[k - 1] == pytest.approx(1.0)
     if p == 31:
-        radius = np.linalg.norm(embedding_spectrum.project_frequency(waves @ axes.T, k), axis=1)
+        radius = np.linalg.norm(embedding_spectrum.project_to_frequency(waves @ axes.T, k), axis=1)
         np.testing.assert_allclose(radius, 1.0)
 
 

@@ -13,37 +13,37 @@ from npdl.errors import InputError
 from npdl.train import style
 
 
-def principal_components(table):
-    """Return (scores, shares) of the first two principal components of a table (n, D).
+def principal_components(matrix):
+    """Return (scores, shares) of the first two principal components of a matrix (n, D).
 
     `scores` is an array (n, 2), and `shares` are the fractions of the variance, an array (2,).
     """
-    centred = table - table.mean(0)
+    centred = matrix - matrix.mean(0)
     U, s, _ = np.linalg.svd(centred, full_matrices=False)
     share = np.square(s) / np.square(s).sum()
     return U[:, :2] * s[:2], share[:2]
 
 
-def fourier_spectrum(table):
-    """Return the power spectrum along the rows of a (p, D) table, as fractions of the total power.
+def fourier_spectrum(matrix):
+    """Return the power spectrum along the rows of a (p, D) matrix, as fractions of the total power.
 
     The power is summed over the D columns. The result is an array (p//2,): frequencies 1..p//2.
     """
-    power = np.square(np.abs(np.fft.rfft(table - table.mean(0), axis=0))).sum(1)
-    if len(table) % 2 == 0:
+    power = np.square(np.abs(np.fft.rfft(matrix - matrix.mean(0), axis=0))).sum(1)
+    if len(matrix) % 2 == 0:
         power[-1] /= 2                          # every other frequency counts for k and p - k
     return power[1:] / power[1:].sum()
 
 
-def project_frequency(table, k):
-    """Project the rows of a (p, D) table onto the plane of frequency k; return an array (p, 2).
+def project_to_frequency(matrix, k):
+    """Project the rows of a (p, D) matrix onto the plane of frequency k; return an array (p, 2).
 
     The Fourier transform along the p rows has a complex vector (D,) at k. Its real and imaginary
     parts span this plane.
     """
-    wave = np.fft.rfft(table - table.mean(0), axis=0)[k]            # wave (D,), complex
+    wave = np.fft.rfft(matrix - matrix.mean(0), axis=0)[k]           # wave (D,), complex
     U, _, _ = np.linalg.svd(np.stack([wave.real, wave.imag]).T, full_matrices=False)
-    return (table - table.mean(0)) @ U[:, :2]
+    return (matrix - matrix.mean(0)) @ U[:, :2]
 
 
 def plot_embeddings(run, title):
@@ -70,7 +70,7 @@ def plot_embeddings(run, title):
     _draw_components(left, numbers, range(p))
     _draw_spectrum(middle, shares)
     k = int(shares.argmax()) + 1
-    scores = project_frequency(numbers, k)
+    scores = project_to_frequency(numbers, k)
     order = np.arange(p) * pow(k, -1, p) % p if np.gcd(k, p) == 1 else np.arange(p)
     path = scores[np.append(order, order[0])]
     axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
@@ -81,8 +81,8 @@ def plot_embeddings(run, title):
     return made
 
 
-def _draw_components(axes, table, labels):
-    scores, share = principal_components(table)
+def _draw_components(axes, matrix, labels):
+    scores, share = principal_components(matrix)
     _draw_points(axes, scores, labels)
     style.label_axes(axes, f"component 1 ({share[0]:.0%} of the variance)",
                      f"component 2 ({share[1]:.0%})", "principal components")
@@ -100,15 +100,15 @@ def _draw_points(axes, scores, labels):
     axes.margins(0.12)
 
 
-def _draw_spectrum(axes, shares):
-    k = np.arange(1, len(shares) + 1)
-    strong = shares > 2 / len(shares)
-    axes.bar(k, shares, color=np.where(strong, style.BLUE, "#b8c7d3"), width=0.75)
+def _draw_spectrum(axes, powers):
+    k = np.arange(1, len(powers) + 1)
+    strong = powers > 2 / len(powers)
+    axes.bar(k, powers, color=np.where(strong, style.BLUE, "#b8c7d3"), width=0.75)
     for at in k[strong]:
-        axes.text(at, shares[at - 1], f"{at}", ha="center", va="bottom", fontsize=9,
+        axes.text(at, powers[at - 1], f"{at}", ha="center", va="bottom", fontsize=9,
                   color=style.INK)
-    axes.axhline(1 / len(shares), color=style.VERMILION, linewidth=1, linestyle="--")
-    axes.text(1.01, 1 / len(shares), "uniform", transform=axes.get_yaxis_transform(), va="center",
+    axes.axhline(1 / len(powers), color=style.VERMILION, linewidth=1, linestyle="--")
+    axes.text(1.01, 1 / len(powers), "uniform", transform=axes.get_yaxis_transform(), va="center",
               fontsize=8.5, color=style.VERMILION)          # right of the bars
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     style.label_axes(axes, "frequency k", "fraction of the power",

@@ -14,25 +14,25 @@ from npdl.train.task import make_model
 SAMPLES = 256
 
 
-def _record_magnitudes(layer, name, found, value_of):
+def _record_magnitudes(layer, method_name, magnitudes, get_value):
     """Replace a layer's method by one that also records magnitudes.
 
     Each call appends the absolute values of the array value_of(arguments, result) to found[layer].
     """
-    method = getattr(layer, name)
+    method = getattr(layer, method_name)
 
-    def recording(*given, **options):
-        returned = method(*given, **options)
-        value = value_of(given, returned)
+    def call_and_record(*arguments, **options):
+        returned = method(*arguments, **options)
+        value = get_value(arguments, returned)
         first = value[0] if isinstance(value, tuple) else value
         if first is not None and np.asarray(first).dtype.kind == "f":
-            found.setdefault(layer, []).append(np.abs(np.array(first)).ravel())
+            magnitudes.setdefault(layer, []).append(np.abs(np.array(first)).ravel())
         return returned
 
-    setattr(layer, name, recording)
+    setattr(layer, method_name, call_and_record)
 
 
-def measure_flow(model, ids, targets, answer_mask):
+def measure_layer_magnitudes(model, ids, targets, answer_mask):
     """Run forward and backward; return [(dotted name, activations, gradients)] of the layers.
 
     Activations are the magnitudes |y| of a layer's outputs, as one vector. Gradients are
@@ -75,8 +75,8 @@ def choose_samples(task, config):
 def plot_flow(run, title):
     """Return a Figure of a model's activations and gradients, before and after its training."""
     samples = choose_samples(run.task, run.config)
-    rows = {"at the start": measure_flow(make_model(run.config, run.task), *samples),
-            "trained": measure_flow(run.model, *samples)}
+    rows = {"at the start": measure_layer_magnitudes(make_model(run.config, run.task), *samples),
+            "trained": measure_layer_magnitudes(run.model, *samples)}
     names = [name.removeprefix("decoder.").replace("lstm.layers", "lstm")
              for name, _, _ in rows["trained"]]
     made = style.figure(
@@ -100,13 +100,13 @@ def plot_flow(run, title):
     return made
 
 
-def _draw_range(axes, sizes, row, colour, marker, label):
-    sizes = sizes[sizes > 0]
-    if not len(sizes):
+def _draw_range(axes, magnitudes, row, colour, marker, label):
+    magnitudes = magnitudes[magnitudes > 0]
+    if not len(magnitudes):
         return
-    low, high = np.quantile(sizes, [0.05, 0.95])
+    low, high = np.quantile(magnitudes, [0.05, 0.95])
     axes.plot([low, high], [row, row], color=colour, linewidth=3, alpha=0.35,
               solid_capstyle="round")
-    rms = np.sqrt(np.square(sizes, dtype=np.float64).mean())
+    rms = np.sqrt(np.square(magnitudes, dtype=np.float64).mean())
     axes.plot([rms], [row], marker, color=colour, markersize=4.5, label=label or None,
               linestyle="none")

@@ -58,10 +58,11 @@ def plot_gradients(steps=100):
         f"width {WIDTH}, random inputs, gradient 1 at the last step; line: geometric mean of "
         f"{SEEDS} seeds, band: smallest to largest")
     titles = ("default initialisation", "long memory: orthogonal W_h, gate biases ±3")
-    for is_set, axes, title in zip((False, True), made.subplots(1, 2, sharey=True), titles,
+    for has_long_memory, axes, title in zip((False, True), made.subplots(1, 2, sharey=True), titles,
                                    strict=True):
         for dash, (name, (cls, colour)) in zip(style.DASHES, CELLS.items(), strict=False):
-            curves = np.array([_compute_curve(cls, is_set, steps, seed) for seed in range(SEEDS)])
+            curves = np.array([_compute_norm_curve(cls, has_long_memory, steps, seed)
+                               for seed in range(SEEDS)])
             back = np.arange(steps + 1)
             axes.fill_between(back, curves.min(0), curves.max(0), color=colour, alpha=0.18,
                               linewidth=0)
@@ -71,15 +72,15 @@ def plot_gradients(steps=100):
         axes.set_ylim(1e-16, 1e2)
         axes.set_xlim(0, steps)
         style.label_axes(axes, "steps back from the end",
-                         "" if is_set else "gradient norm, relative (log scale)", title)
+                         "" if has_long_memory else "gradient norm, relative (log scale)", title)
     axes.legend(frameon=False, labelcolor=style.INK, loc="lower left", handlelength=3)
     return made
 
 
-def _compute_curve(cls, is_set, steps, seed):
+def _compute_norm_curve(cell_class, has_long_memory, steps, seed):
     rng = stream(seed, 14)
-    cell = cls(WIDTH, WIDTH, rng=rng, dtype="float64")
-    if is_set:
+    cell = cell_class(WIDTH, WIDTH, rng=rng, dtype="float64")
+    if has_long_memory:
         set_long_memory(cell, rng)
     norms = compute_gradient_norms(cell, steps, rng)[::-1]
     return np.maximum(norms / norms[0], 1e-300)
