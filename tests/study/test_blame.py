@@ -8,7 +8,7 @@ from npdl import Cache, Layer, Param, assert_right, blame
 from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
-from tests.study.test_conventions import StateAndMemory, TupleOfGradients, make
+from tests.study.test_conventions import StateAndMemory, TupleOfGradients, make_layer
 from tests.tools.blame_files import make_answer, run_blame
 
 HALF = "dh * (1 - h ** 2)", "dh * (1 - h)"
@@ -32,7 +32,7 @@ def net_backward(dy, cache):
 '''
 
 
-def asked(tmp_path, *changes, text=TWO):
+def blame_changed_file(tmp_path, *changes, text=TWO):
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in text
         text = text.replace(old, new)
@@ -40,14 +40,14 @@ def asked(tmp_path, *changes, text=TWO):
 
 
 def test_a_correct_layer_is_correct(tmp_path):
-    report = asked(tmp_path)
+    report = blame_changed_file(tmp_path)
     assert report.right and str(report).startswith("correct: 3 gradients agree with their")
     assert blame(npdl.LayerNorm(4), X).right
     assert_right(npdl.LayerNorm(4), X)
 
 
 def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
-    report = asked(tmp_path, *HALF)
+    report = blame_changed_file(tmp_path, *HALF)
     assert (report.line, report.function, report.source) == (12, "net_backward",
                                                              "dz = dh * (1 - h)")
     said = str(report)
@@ -73,7 +73,7 @@ def test_a_mistake_is_named_with_a_fix_that_can_be_pasted(tmp_path, old, new):
 
 @pytest.mark.parametrize("wrong", ["dh", "dh * (1 - h)", "dh * h", "dh * np.cos(h)"])
 def test_a_derivative_that_is_left_out_or_wrong_is_the_fix(tmp_path, wrong):
-    report = asked(tmp_path, "dh * (1 - h ** 2)", wrong)
+    report = blame_changed_file(tmp_path, "dh * (1 - h ** 2)", wrong)
     assert report.fix in ("dz = dh * (1 - h ** 2)", "dz = dh * (1 - h * h)"), report
 
 
@@ -103,7 +103,7 @@ def test_a_derivative_that_is_left_out_or_wrong_is_the_fix(tmp_path, wrong):
     (("np.tanh(x @ W + b)", "np.tanh(np.mean(x, axis=5))"), 0, "",     # raised in NumPy's file
      ["not checked:", "sample()", ".py:7,"])])
 def test_the_answer_names_a_line_and_says_what_is_known(tmp_path, changes, line, fix, words):
-    report = asked(tmp_path, *changes)
+    report = blame_changed_file(tmp_path, *changes)
     assert report.line == line and (fix is None or report.fix == fix), report
     assert not [word for word in words if word not in str(report)], report
 
@@ -147,22 +147,22 @@ def run_backward(dhs, caches):
     (("da = dy * b", "da = dy", "db = dy * a", "db = -dy * a"), 9, "db = dy * a")])
 def test_two_mistakes_in_a_time_loop_are_found_by_checking_the_step_alone(tmp_path, changes, line,
                                                                          fix):
-    report = asked(tmp_path, *changes, text=LOOP)
+    report = blame_changed_file(tmp_path, *changes, text=LOOP)
     assert (report.line, report.fix) == (line, fix) and "gradients of step are" in report.verified
     assert "step is incorrect when it is checked alone" in report.notes[0]
     assert any("another incorrect line remains" in note for note in report.notes)
-    left = asked(tmp_path, *changes[2:], text=LOOP)     # the other mistake alone
+    left = blame_changed_file(tmp_path, *changes[2:], text=LOOP)     # the other mistake alone
     assert left.verified.endswith("all gradients are correct") or "of step are" in left.verified
 
 
 def test_one_mistake_in_a_part_gets_a_fix_that_is_right_for_the_whole(tmp_path):
-    report = asked(tmp_path, "db * (1 - b ** 2)", "db * (1 - b)", text=LOOP)
+    report = blame_changed_file(tmp_path, "db * (1 - b ** 2)", "db * (1 - b)", text=LOOP)
     assert report.line == 11 and not any("remains" in note for note in report.notes)
 
 
-def test_a_part_that_is_called_in_a_way_of_its_own_is_not_accused(tmp_path):
+def test_part_with_gradient_before_tanh_is_not_accused(tmp_path):
     """The backward of Dense takes the gradient before tanh, so it looks wrong alone."""
-    report = asked(tmp_path, text='''
+    report = blame_changed_file(tmp_path, text='''
 import numpy as np
 class Dense:
     def __init__(self):
@@ -206,12 +206,13 @@ class Scaled(Layer):
 
 def test_a_search_has_time_after_a_long_check(tmp_path, monkeypatch):
     monkeypatch.setattr(blaming, "SECONDS", 0.0)
-    assert asked(tmp_path, *HALF).verified
+    assert blame_changed_file(tmp_path, *HALF).verified
     monkeypatch.setattr(blaming, "SEARCH_SECONDS", 0.0)
-    assert "the search reached its limit of time or work" in str(asked(tmp_path, *HALF))
+    report = blame_changed_file(tmp_path, *HALF)
+    assert "the search reached its limit of time or work" in str(report)
 
 
-def hide_factor(self, dy, cache):
+def return_without_factor(self, dy, cache):
     self.w.grad += (dy * cache.x).sum(0)
     return dy
 
@@ -222,8 +223,8 @@ def write_into_upstream(self, dy, cache):
     return dy
 
 
-def test_a_mistake_that_a_starting_value_hides_is_found():
-    report = blame(make(Scaled, backward=hide_factor), X)
+def test_mistake_hidden_by_weights_of_one_is_found():
+    report = blame(make_layer(Scaled, backward=return_without_factor), X)
     assert report.source == "return dy" and report.fix == "return dy * self.w.data"
 
 
@@ -232,12 +233,12 @@ def return_mask(self, dy, cache):
 
 
 def test_a_backward_that_computes_a_mask_only_lacks_a_factor():
-    report = blame(make(npdl.ReLU, backward=return_mask), X)
+    report = blame(make_layer(npdl.ReLU, backward=return_mask), X)
     assert report.fix == "return (cache.x > 0) * dy" and report.verified
 
 
-def test_what_no_gradient_shows_is_a_side_effect():
-    report = blame(make(Scaled, backward=write_into_upstream), X)
+def test_write_into_upstream_is_a_side_effect():
+    report = blame(make_layer(Scaled, backward=write_into_upstream), X)
     assert report.kind == "side effect" and not report.right
     assert "although every gradient agrees" in str(report)
 
@@ -250,8 +251,8 @@ def test_a_backward_may_take_all_gradients_or_the_first_alone():
         assert not report.right and report.source.startswith("self.dW = self.times")
 
 
-def test_a_call_that_npdl_guessed_is_a_question_and_no_mistake():
-    report = blame(make(StateAndMemory, backward=lambda self, dh: dh.undefined), X)
+def test_unclear_backward_call_is_no_mistake():
+    report = blame(make_layer(StateAndMemory, backward=lambda self, dh: dh.undefined), X)
     assert report.kind == "unchecked" and not report.line
     assert "backward accepts neither their gradients together" in report.diagnosis
 
@@ -290,12 +291,12 @@ def test_other_inputs_are_tried_where_the_given_ones_show_nothing():
 
 
 def test_a_mistake_in_a_loop_names_the_loop_variables(tmp_path):
-    report = asked(tmp_path, "dhs[t] + dh,", "dhs[t] - dh,", text=LOOP)
+    report = blame_changed_file(tmp_path, "dhs[t] + dh,", "dhs[t] - dh,", text=LOOP)
     assert report.line == 26 and ", first at t = 1" in str(report) and report.verified
 
 
 def test_a_notebook_shows_html_and_escapes_the_source(tmp_path):
-    report = asked(tmp_path, "dh * (1 - h ** 2)", "dh * (h < 1)")
+    report = blame_changed_file(tmp_path, "dh * (1 - h ** 2)", "dh * (h < 1)")
     shown = report._repr_html_()
     assert shown.startswith("<pre") and "h &lt; 1" in shown and "<mark" in shown
 

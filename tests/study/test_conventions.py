@@ -18,7 +18,7 @@ from npdl.study.check.subjects import Subject
 X = np.random.default_rng(0).standard_normal((3, 4))
 
 
-def normal(*shape):
+def draw_normal(*shape):
     return np.random.default_rng(len(shape)).standard_normal(shape)
 
 
@@ -29,7 +29,7 @@ class Attributes:
     """self.W and self.dW."""
 
     def __init__(self, times=1):
-        self.W, self.b, self.times = normal(4, 3), np.zeros(3), times
+        self.W, self.b, self.times = draw_normal(4, 3), np.zeros(3), times
 
     def forward(self, x):
         self.x = x
@@ -40,7 +40,7 @@ class Attributes:
         return dout @ self.W.T
 
 
-class CacheBeside(Attributes):
+class GradientsInSelf(Attributes):
     """Returns its cache, and keeps its gradients in self."""
 
     def forward(self, x):
@@ -55,7 +55,7 @@ class DeepLearningFromScratch:
     """Lists params and grads, which backward writes into."""
 
     def __init__(self, times=1, shape=(4, 3)):
-        self.params, self.times = [normal(*shape), np.zeros(shape[1])], times
+        self.params, self.times = [draw_normal(*shape), np.zeros(shape[1])], times
         self.grads = [np.zeros_like(p) for p in self.params]
 
     def forward(self, x):
@@ -115,7 +115,7 @@ class NumpyMl:
 
     def forward(self, X, retain_derived=True):
         if self.parameters["W"] is None:
-            self.parameters = {"W": normal(X.shape[1], 3), "b": np.zeros(3)}
+            self.parameters = {"W": draw_normal(X.shape[1], 3), "b": np.zeros(3)}
             self.gradients = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         if retain_derived:
             self.X.append(X)
@@ -129,7 +129,7 @@ class NumpyMl:
         return dX[0] if len(self.X) == 1 else dX
 
 
-class MadeInForward(Layer):
+class ParamMadeInForward(Layer):
     """An npdl Layer whose Param the first forward makes."""
 
     def __init__(self, times=1):
@@ -137,7 +137,7 @@ class MadeInForward(Layer):
 
     def forward(self, x):
         if self.W is None:
-            self.W = Param(normal(x.shape[1], 3))
+            self.W = Param(draw_normal(x.shape[1], 3))
         return x @ self.W.data, Cache(x=x)
 
     def backward(self, dy, cache):
@@ -145,7 +145,7 @@ class MadeInForward(Layer):
         return dy @ self.W.data.T
 
 
-class ShapedInForward(MadeInForward):
+class ParamShapedInForward(ParamMadeInForward):
     """An npdl Layer whose first forward sets the shape of its Param."""
 
     def __init__(self, times=1):
@@ -153,15 +153,15 @@ class ShapedInForward(MadeInForward):
 
     def forward(self, x):
         if not self.is_shaped:
-            self.W.data, self.is_shaped = normal(x.shape[1], 3), True
+            self.W.data, self.is_shaped = draw_normal(x.shape[1], 3), True
         return super().forward(x)
 
 
-class ParamsInNests(Layer):
+class ParamsInContainers(Layer):
     """Params in a list, a layer in a dict, and a cache in self."""
 
     def __init__(self, times=1):
-        self.p, self.parts, self.times = [Param(normal(4, 3))], {"b": Linear(3, 2)}, times
+        self.p, self.parts, self.times = [Param(draw_normal(4, 3))], {"b": Linear(3, 2)}, times
 
     def forward(self, x):
         self.x = x
@@ -178,7 +178,7 @@ class StateAndMemory:
     """Returns (h, c); backward takes the gradient of h alone."""
 
     def __init__(self, times=1):
-        self.W, self.times = normal(4, 3), times
+        self.W, self.times = draw_normal(4, 3), times
 
     def forward(self, x):
         self.x, self.c = x, np.tanh(x @ self.W)
@@ -214,7 +214,7 @@ class DataclassOfGradients(BothGradients):
         return super().backward(dout.h, dout.c)
 
 
-class LeftInSelf(StateAndMemory):
+class ResultsInSelf(StateAndMemory):
     """Returns nothing: the output is in self.output, the gradient of x in self.dx."""
 
     def forward(self, x):
@@ -242,11 +242,11 @@ class LossAndProbabilities:
 
 
 @pytest.mark.parametrize(("cls", "inputs", "rows"), [
-    (Attributes, (X,), 3), (DataAndGrad, (X,), 3), (CacheBeside, (X,), 3),
+    (Attributes, (X,), 3), (DataAndGrad, (X,), 3), (GradientsInSelf, (X,), 3),
     (DeepLearningFromScratch, (X,), 3), (TwoLayers, (X,), 5), (NumpyMl, (X,), 3),
-    (MadeInForward, (X,), 2), (ShapedInForward, (X,), 2), (ParamsInNests, (X,), 4),
+    (ParamMadeInForward, (X,), 2), (ParamShapedInForward, (X,), 2), (ParamsInContainers, (X,), 4),
     (StateAndMemory, (X,), 2), (BothGradients, (X,), 2), (TupleOfGradients, (X,), 2),
-    (DataclassOfGradients, (X,), 2), (LeftInSelf, (X,), 2),
+    (DataclassOfGradients, (X,), 2), (ResultsInSelf, (X,), 2),
     (LossAndProbabilities, (X, np.array([0, 3, 1])), 1)])
 def test_a_class_is_checked_with_all_its_parameters(cls, inputs, rows):
     report = gradcheck(cls(), *inputs)
@@ -267,7 +267,7 @@ def affine_backward(dout, cache):
 
 
 def test_a_pair_of_functions_is_checked():
-    inputs = X, normal(4, 2), np.ones(2)
+    inputs = X, draw_normal(4, 2), np.ones(2)
     assert gradcheck((affine_forward, affine_backward), *inputs).ok()
     wrong = gradcheck((affine_forward, lambda d, c: (*affine_backward(d, c)[:2], 2 * d.sum(0))),
                       *inputs)
@@ -289,8 +289,8 @@ def rnn_cell_backward(da_next, cache):
 
 
 def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
-    parameters = {"Wax": normal(5, 3), "Waa": normal(5, 5), "Wya": normal(2, 5)}
-    inputs = normal(3, 4), normal(5, 4), parameters
+    parameters = {"Wax": draw_normal(5, 3), "Waa": draw_normal(5, 5), "Wya": draw_normal(2, 5)}
+    inputs = draw_normal(3, 4), draw_normal(5, 4), parameters
     layer, inputs, _ = sample(make_function_class(
         "rnn_cell", rnn_cell_forward, rnn_cell_backward, lambda: inputs))
     report = gradcheck(layer, *inputs)
@@ -316,27 +316,27 @@ def test_a_forward_may_keep_running_statistics_in_a_dict():
 # --- code that can't be checked ----------------------------------------------------------------
 
 
-def make(base=Attributes, **methods):
+def make_layer(base=Attributes, **methods):
     """Return an instance of a subclass with other methods."""
     return type("Odd", (base,), methods)()
 
 
-def make_endless():
+def make_layer_in_itself():
     layer = Linear(4, 3)
     layer.part = layer
     return layer
 
 
 @pytest.mark.parametrize(("layer", "error", "text"), [
-    (make_endless(), InputError, "Linear contains itself"),
-    (make(object, __slots__=(), forward=Attributes.forward, backward=Attributes.backward),
+    (make_layer_in_itself(), InputError, "Linear contains itself"),
+    (make_layer(object, __slots__=(), forward=Attributes.forward, backward=Attributes.backward),
      InputError, "remove __slots__"),
     (affine_forward, InputError, r"or the pair \(f_forward, f_backward\)"),
-    (make(forward=lambda self, x: None), Uncheckable, "returned no float array; return an"),
-    (make(forward=lambda self, x: x + np.random.default_rng().random()), Uncheckable,
+    (make_layer(forward=lambda self, x: None), Uncheckable, "returned no float array; return an"),
+    (make_layer(forward=lambda self, x: x + np.random.default_rng().random()), Uncheckable,
      "other outputs in a second run"),
-    (make(forward=lambda self, x: x.__iadd__(1)), Uncheckable, "changes its inputs in place"),
-    (make(StateAndMemory, backward=lambda self, dh: dh.undefined), Uncheckable,
+    (make_layer(forward=lambda self, x: x.__iadd__(1)), Uncheckable, "changes its inputs in place"),
+    (make_layer(StateAndMemory, backward=lambda self, dh: dh.undefined), Uncheckable,
      "Odd.backward accepts neither their gradients together")])
 def test_code_that_cannot_be_checked_is_refused_and_not_wrong(layer, error, text):
     with pytest.raises(error, match=text):
@@ -344,8 +344,9 @@ def test_code_that_cannot_be_checked_is_refused_and_not_wrong(layer, error, text
 
 
 def test_a_backward_that_raises_for_every_form_of_gradients_is_wrong():
-    checked = gradcheck(make(StateAndMemory, backward=lambda self, dh: self.undefined * dh), X)
-    assert not checked.ok() and "backward raised AttributeError" in str(checked)
+    layer = make_layer(StateAndMemory, backward=lambda self, dh: self.undefined * dh)
+    report = gradcheck(layer, X)
+    assert not report.ok() and "backward raised AttributeError" in str(report)
 
 
 # --- names and structure ----------------------------------------------------------------------
@@ -367,14 +368,14 @@ def test_the_gradient_of_a_state_has_the_structure_of_the_state(state, right):
             dx, dstate = super().backward(dout, cache)
             return dx, state(dx, dstate)
 
-    start = normal(1, 3, 3), normal(1, 3, 3) + 1
-    assert gradcheck(Mine(4, 3), normal(3, 2, 4), start).right is right
+    start = draw_normal(1, 3, 3), draw_normal(1, 3, 3) + 1
+    assert gradcheck(Mine(4, 3), draw_normal(3, 2, 4), start).right is right
 
 
 # --- questions ---------------------------------------------------------------------------------
 
 
-class Far(Attributes):
+class MisplacedGradient(Attributes):
     """Leaves the gradient of b where nobody looks."""
 
     def backward(self, dout):
@@ -401,7 +402,7 @@ class BareArray(Layer):
     """An npdl Layer with a parameter that is no Param."""
 
     def __init__(self):
-        self.scale = normal(4)
+        self.scale = draw_normal(4)
 
     def forward(self, x):
         return x * self.scale, Cache(x=x)
@@ -414,13 +415,13 @@ READ = "forward reads this array, and no gradient of it was found; "
 
 
 @pytest.mark.parametrize(("layer", "text"), [
-    (Far(), f"b (3,): {READ}set its"), (Constant(), f"scale (3,): {READ}set its"),
+    (MisplacedGradient(), f"b (3,): {READ}set its"), (Constant(), f"scale (3,): {READ}set its"),
     (BareArray(), f"scale (4,): {READ}make it a"),
-    (make(backward=lambda self, dy: (Attributes.backward(self, dy), self.dW)),
+    (make_layer(backward=lambda self, dy: (Attributes.backward(self, dy), self.dW)),
      "backward returns an array (4, 3) besides the gradients of the inputs"),
     ((lambda x: (2 * x, Cache(x=x)), lambda dout, cache: cache), "no gradient for input x"),
 ])
-def test_what_is_not_compared_is_asked_about_and_not_right(layer, text):
+def test_array_without_gradient_gives_a_question(layer, text):
     report = gradcheck(layer, X)
     assert report.right is None and not report.faults and text in str(report), report
     assert blame(layer, X).file in ("", __file__)       # a question shows the student's code
@@ -442,7 +443,7 @@ def test_targets_need_no_gradient_and_other_inputs_do(name, values, right):
 
 
 @pytest.mark.parametrize("odd", [lambda dy: [dy], lambda dy: "no", lambda dy: dy.astype(object)])
-def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(odd):
+def test_gradient_of_an_odd_type_gets_a_verdict(odd):
     class Odd(Attributes):
         def backward(self, dy):
             dx, self.db = super().backward(dy), odd(dy)
@@ -476,7 +477,7 @@ class WithCache:
         return 2 * cache[0] * dy
 
 
-def keeping_forward(x):
+def forward_with_global_cache(x):
     STATES["x"] = x
     return x * x, None
 
@@ -486,6 +487,6 @@ STATES, WITH_CACHE = {}, WithCache()
 
 @pytest.mark.parametrize("layer", [
     Sequential(Linear(4, 3), RandomPart()), (WITH_CACHE.forward, WITH_CACHE.backward),
-    (keeping_forward, lambda dy, cache: 2 * STATES["x"] * dy)])
+    (forward_with_global_cache, lambda dy, cache: 2 * STATES["x"] * dy)])
 def test_a_random_part_bound_methods_and_values_outside_of_the_cache_are_checked(layer):
     assert gradcheck(layer, X).ok()

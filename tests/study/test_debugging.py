@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "debugging.md").read_text(encoding="utf-8")
 
 
-def run(command, typed, cwd=ROOT):
-    done = subprocess.run(command, cwd=cwd, input=typed, capture_output=True, text=True,
+def run_program(command, stdin, cwd=ROOT):
+    done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True,
                           timeout=120, env={"PYTHONPATH": str(ROOT)})
     return done.stdout, done.stderr
 
 
 @pytest.mark.slow
-def test_the_session_is_what_pdb_says(tmp_path):
+def test_documented_session_equals_output_of_pdb(tmp_path):
     command = re.search(r"^python (-m pdb .* --out) runs/debug$", DOCUMENT, re.M)[1].split()
     session = re.search(r"^\(Pdb\).*?(?=^```)", DOCUMENT, re.M | re.S)[0]
     parts = re.split(r"^\(Pdb\) (.*)\n", session, flags=re.M)
@@ -27,8 +27,8 @@ def test_the_session_is_what_pdb_says(tmp_path):
     source = (ROOT / "npdl/layers/recurrent.py").read_text().splitlines()
     assert source[line - 1].strip().startswith("do = dh * tanh_c"), "the document names its line"
     for again in ([], ["--resume"]):
-        said, trouble = run([sys.executable, *command, str(tmp_path / "debug"), *again],
-                            "\n".join(typed) + "\n")
+        said, trouble = run_program([sys.executable, *command, str(tmp_path / "debug"), *again],
+                                    "\n".join(typed) + "\n")
         answers = said.split("(Pdb) ")[1:]
         assert len(answers) == len(typed), said + trouble
         for told, wanted, answer in zip(typed, shown, answers, strict=True):
@@ -36,8 +36,8 @@ def test_the_session_is_what_pdb_says(tmp_path):
             assert wanted.strip() == kept.strip(), told
 
 
-def test_the_file_stops_before_backward(tmp_path):
+def test_documented_file_stops_before_backward(tmp_path):
     code = re.search(r"```python\n(.*?)```", DOCUMENT, re.S)[1]
     (tmp_path / "debug.py").write_text(code)
-    said, _ = run([sys.executable, "debug.py"], "p y.shape\ns\nc\n", tmp_path)
+    said, _ = run_program([sys.executable, "debug.py"], "p y.shape\ns\nc\n", tmp_path)
     assert "(2, 4, 5)" in said and "def backward(self, dout, cache)" in said

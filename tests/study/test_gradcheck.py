@@ -55,13 +55,13 @@ class ForgetsEps(RMSNorm):
         return (d - cache.x_hat * (d * cache.x_hat).mean(-1, keepdims=True)) / rms
 
 
-def state(*shape):
+def draw_state(*shape):
     return RNG.standard_normal(shape), RNG.standard_normal(shape)
 
 
 WRONG = [
     (Overwrites(4, 3), (X,), {"W"}),
-    (ZeroStateGradient(4, 3), (X, state(1, 2, 3)), {"input state.0", "input state.1"}),
+    (ZeroStateGradient(4, 3), (X, draw_state(1, 2, 3)), {"input state.0", "input state.1"}),
     (ForgetsEps(4), (ROWS,), {"input x"}),
 ]
 
@@ -130,7 +130,7 @@ def test_missing_gradients_wrong_shapes_and_exceptions_are_described(backward, r
 # --- side effects ----------------------------------------------------------------------------
 
 
-class Linear2(Layer):
+class SideEffect(Layer):
     """y = x W, with a side effect of its backward."""
 
     def __init__(self, effect):
@@ -164,15 +164,15 @@ class Linear2(Layer):
     ("self", "W is wrong when forward runs again before backward"),
 ])
 def test_side_effects_are_faults(effect, text):
-    report = gradcheck(Linear2(effect), ROWS)
+    report = gradcheck(SideEffect(effect), ROWS)
     assert text in str(report) and not report.ok()
-    assert gradcheck(Linear2(""), ROWS).ok()
+    assert gradcheck(SideEffect(""), ROWS).ok()
 
 
 # --- numerical derivatives -------------------------------------------------------------------
 
 
-def derivative(run, array, largest=0.0):
+def compute_derivative(run, array, largest=0.0):
     """Return the Derivative of sum(run()) with respect to the first entry of an array."""
     base = run()
     at = make_perturbed_run(array, (0,), lambda: [run()])
@@ -187,7 +187,7 @@ def derivative(run, array, largest=0.0):
 ])
 def test_a_derivative_is_within_its_uncertainty(f, x, value):
     array = np.array([x, 1.0])
-    found = derivative(lambda: f(array), array, largest=1.0)
+    found = compute_derivative(lambda: f(array), array, largest=1.0)
     assert not found.reason and found.uncertainty <= 1e-7 * max(abs(value), 1e-3)
     assert abs(found.value - value) <= 2 * found.uncertainty
     np.testing.assert_array_equal(array, [x, 1.0])
@@ -203,12 +203,12 @@ def test_a_derivative_is_within_its_uncertainty(f, x, value):
 def test_an_unknown_derivative_has_a_reason(f, reason):
     array = np.zeros(1)
     with np.errstate(all="ignore"):
-        assert reason in derivative(lambda: f(array), array).reason
+        assert reason in compute_derivative(lambda: f(array), array).reason
 
 
 def test_float32_outputs_have_the_uncertainty_of_float32():
     array = np.array([0.7, 1.3])
-    found = derivative(lambda: np.sin(array).astype("f4"), array)
+    found = compute_derivative(lambda: np.sin(array).astype("f4"), array)
     assert not found.reason and 1e-7 < found.uncertainty < 3e-4
     assert abs(found.value - np.cos(0.7)) <= found.uncertainty
 
@@ -253,7 +253,7 @@ def test_a_wrong_entry_is_found_next_to_a_kink():
 
 def test_the_callers_layer_and_arrays_are_unchanged():
     layer, x = LSTM(4, 3, 2), X.astype("float32")
-    start = tuple(part.astype("float32") for part in state(2, 2, 3))
+    start = tuple(part.astype("float32") for part in draw_state(2, 2, 3))
     before = x.copy(), start[0].copy(), layer.state_dict()
     gradcheck(layer, x, start)
     np.testing.assert_array_equal(x, before[0])

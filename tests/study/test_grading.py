@@ -27,23 +27,23 @@ FULL = "5 of 5"
 GRADE = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
 
 
-def instead(*lines):
+def add_to_backward(*lines):
     """Return a right file whose backward begins with other lines."""
     head = "def backward(self, dy, cache):\n"
     assert RIGHT.count(head) == 1
     return RIGHT.replace(head, head + "".join(f"        {line}\n" for line in lines))
 
 
-def write(folder, files):
+def write_files(folder, files):
     """Write {path: text or bytes} into a folder."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def grade(tmp_path, seconds=20.0, **files):
+def grade_files(tmp_path, seconds=20.0, **files):
     """Return {submission: Grade of Linear} of {submission: text or bytes of linear.py}."""
-    write(tmp_path / "class", {f"{name}/linear.py": text for name, text in files.items()})
+    write_files(tmp_path / "class", {f"{name}/linear.py": text for name, text in files.items()})
     grader = Grader({"Linear": LINEAR}, SEALED, seconds)
     grades = grade_submissions(tmp_path / "class", grader, tmp_path / "grades")
     return {name: theirs["Linear"] for name, theirs in grades.items()}
@@ -52,8 +52,8 @@ def grade(tmp_path, seconds=20.0, **files):
 def test_grades_csv_and_feedback(tmp_path, capsys):
     renamed = RIGHT.replace("dy_rows", "upstream").replace("# dx", "# my own").replace(
         '        check_gradient(dy, (*cache.shape[:-1], E), "Linear")\n', "")
-    grade(tmp_path, ada=RIGHT, ben=WRONG, blank=LINEAR.format_student_file(),
-          **{"=SUM(1)": renamed})
+    grade_files(tmp_path, ada=RIGHT, ben=WRONG, blank=LINEAR.format_student_file(),
+                **{"=SUM(1)": renamed})
     assert {"ben: 2 of 5", "blank: 0 of 5"} <= {*capsys.readouterr().out.split("\n")}
     content = (tmp_path / "grades" / "grades.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
@@ -69,9 +69,9 @@ def test_grades_csv_and_feedback(tmp_path, capsys):
     assert "fix" not in feedback and feedback.startswith("ben: 2 of 5\n")
 
 
-def tried(*attempts, error):
+def make_file_that_attempts(*attempts, error):
     """Return a right file whose backward raises AssertionError unless each attempt fails."""
-    return instead(*(line for code in attempts for line in (
+    return add_to_backward(*(line for code in attempts for line in (
         "try:", f"    {code}", f"except {error}:", "    pass", "else:",
         f"    raise AssertionError({code!r})")))
 
@@ -79,7 +79,7 @@ def tried(*attempts, error):
 @pytest.mark.skipif(not SEALED, reason="needs seccomp")
 def test_a_submission_cannot_reach_files_network_or_processes(tmp_path):
     target = tmp_path / "grades" / "written"
-    [one] = grade(tmp_path, attacks=tried(
+    [one] = grade_files(tmp_path, attacks=make_file_that_attempts(
         f"open({str(target)!r}, 'w').write('5 of 5')",
         f"open({LINEAR.cls.backward.__code__.co_filename!r}).read()",
         "import os; os.listdir('/')",
@@ -89,7 +89,7 @@ def test_a_submission_cannot_reach_files_network_or_processes(tmp_path):
     assert explain_lost_points(one.points) == [] and not target.exists()
 
 
-CENTRAL = instead(
+CENTRAL = add_to_backward(
     "import numpy as np",
     "x = cache.rows.reshape(cache.shape)",
     "steps = 1e-5 * np.eye(x.size).reshape(-1, *x.shape)",
@@ -99,12 +99,14 @@ CENTRAL = instead(
 
 @pytest.mark.slow
 def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_path):
-    grades = grade(
+    grades = grade_files(
         tmp_path, seconds=8.0,
-        endless=instead("while True: pass"),
-        memory=instead("x = bytearray(1 << 40)"),
-        prints=instead("import os", "os.write(1, b'linear: 5 of 5')", "raise SystemExit(0)"),
-        forges=instead("import os", "os.write(1, b'PK')", "os.write(3, b'5 of 5')", "os._exit(0)"),
+        endless=add_to_backward("while True: pass"),
+        memory=add_to_backward("x = bytearray(1 << 40)"),
+        prints=add_to_backward(
+            "import os", "os.write(1, b'linear: 5 of 5')", "raise SystemExit(0)"),
+        forges=add_to_backward(
+            "import os", "os.write(1, b'PK')", "os.write(3, b'5 of 5')", "os._exit(0)"),
         nan=RIGHT.replace("sum_rows(dy_rows)", "sum_rows(dy_rows) * float('nan')"),
         differences=CENTRAL, good=RIGHT)
     reasons = {name: one.points["gradient of x"] for name, one in grades.items()}
@@ -116,10 +118,10 @@ def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_pa
 
 
 def test_npdls_own_answer_is_not_in_the_process(tmp_path):
-    grades = grade(
+    grades = grade_files(
         tmp_path,
-        inherits=instead("return super().backward(dy, cache)"),
-        attempts=tried(
+        inherits=add_to_backward("return super().backward(dy, cache)"),
+        attempts=make_file_that_attempts(
             "import npdl.layers.linear as own; own.Linear.backward(self, dy, cache)",
             "from npdl.adapt.linears import FrozenLinear as F; F.backward(self, dy, cache)",
             "from npdl.study.check import differences; "
@@ -132,12 +134,12 @@ def test_npdls_own_answer_is_not_in_the_process(tmp_path):
 
 
 def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
-    prints = "from npdl import blame, gradcheck\n" + instead(
+    prints = "from npdl import blame, gradcheck\n" + add_to_backward(
         "import os; print(1); os.write(1, b'1'); os.write(2, b'1')")
-    grades = grade(tmp_path, utf16=RIGHT.encode("utf-16"),
-                   bom=prints.encode("utf-8-sig"), syntax=instead("x = = 1"),
-                   missing="import no_such_module\n" + RIGHT,
-                   float32=RIGHT.replace("reshape(-1, E)", "reshape(-1, E).astype('float32')"))
+    grades = grade_files(tmp_path, utf16=RIGHT.encode("utf-16"),
+                         bom=prints.encode("utf-8-sig"), syntax=add_to_backward("x = = 1"),
+                         missing="import no_such_module\n" + RIGHT,
+                         float32=RIGHT.replace("(-1, E)", "(-1, E).astype('float32')"))
     assert {str(grades[name]) for name in ("utf16", "bom")} == {FULL}
     assert "Python 3." in explain_lost_points(grades["syntax"].points)[0]
     missing = explain_lost_points(grades["missing"].points)[0]
@@ -147,7 +149,7 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
 
 def test_folders_zips_canvas_files_and_notebooks(tmp_path):
     folder = tmp_path / "class"
-    write(folder, {
+    write_files(folder, {
         "deep/work/linear.py": RIGHT, "deep/.venv/linear.py": "", "twice/a/linear.py": RIGHT,
         "twice/b/linear.py": "other", "notebook/linear.ipynb": "{}", "empty/linear.txt": "",
         "doejane_LATE_12345_678901_linear-1.py": RIGHT, "notes.txt": "", "broken.zip": b"PK"})
@@ -189,22 +191,22 @@ def test_untrusted_answers_are_validated(content, found):
 
 
 @pytest.fixture
-def folders(tmp_path, monkeypatch):
+def homework(tmp_path, monkeypatch):
     """Work in a folder with a homework and a class of one."""
     monkeypatch.chdir(tmp_path)
     write_homework("homework", ["Linear"])
-    write(Path("class"), {"ada/linear.py": RIGHT})
+    write_files(Path("class"), {"ada/linear.py": RIGHT})
 
 
-def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeypatch, capsys):
+def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(homework, monkeypatch, capsys):
     monkeypatch.setattr(commands, "can_restrict_system_calls", lambda: False)
     assert main(GRADE) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("note: submissions run without") and said[1] == "ada: 5 of 5"
 
 
-def test_the_last_line_counts_the_submissions_that_cannot_be_graded(folders, capsys):
-    write(Path("class"), {f"notebook{number:02}/linear.ipynb": "" for number in range(11)})
+def test_the_last_line_counts_the_submissions_that_cannot_be_graded(homework, capsys):
+    write_files(Path("class"), {f"notebook{number:02}/linear.ipynb": "" for number in range(11)})
     assert main(GRADE) == 2
     assert "notebook08 and 2 more can't be graded" in capsys.readouterr().err
 
@@ -215,7 +217,7 @@ def test_the_last_line_counts_the_submissions_that_cannot_be_graded(folders, cap
     (["homework", "--homework", "homework"], "give FOLDER, which has the submissions"),
     (["class", "--homework", "homework", "--out", "homework"], "is not an empty folder"),
 ])
-def test_bad_folders_are_one_line_and_status_2(folders, monkeypatch, capsys, given, words):
+def test_bad_folders_are_one_line_and_status_2(homework, monkeypatch, capsys, given, words):
     monkeypatch.setattr(commands, "can_restrict_system_calls", lambda: True)
     assert main(["homework", "grade", *given]) == 2
     said = capsys.readouterr().err
@@ -223,7 +225,7 @@ def test_bad_folders_are_one_line_and_status_2(folders, monkeypatch, capsys, giv
     assert said.startswith("python -m npdl homework grade: ")
 
 
-def test_gradescope_zip_grades_in_its_folders(tmp_path, folders):
+def test_gradescope_zip_grades_in_its_folders(tmp_path, homework):
     """The scripts run with a venv that is made from this Python, and without apt-get or pip."""
     assert not main(["homework", "grade", "--homework", "homework", "--gradescope", "a.zip"])
     source, submission = tmp_path / "auto" / "source", tmp_path / "auto" / "submission"

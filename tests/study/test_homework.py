@@ -41,7 +41,7 @@ def solve(name, *changes):
     return text
 
 
-def points_of(name, text, seed=3):
+def compute_points(name, text, seed=3):
     """Return the points for a file, in this process."""
     exercise = Exercise(name)
     asked = exercise.make_test_cases(seed)
@@ -55,13 +55,13 @@ def points_of(name, text, seed=3):
 def test_solution_gets_all_points_and_a_blank_none(name):
     text = Exercise(name).format_student_file()
     assert max(map(len, text.splitlines())) <= 100
-    blank, solved = points_of(name, text), points_of(name, solve(name))
+    blank, solved = compute_points(name, text), compute_points(name, solve(name))
     assert solved == dict.fromkeys(blank, "")
     assert all(blank.values()) and "not written yet" in blank.values()
 
 
 def test_shapes_that_do_not_fit_are_named_with_the_line():
-    reason, = set(points_of("Linear", solve("Linear", "rows.T @", "rows @")).values())
+    reason, = set(compute_points("Linear", solve("Linear", "rows.T @", "rows @")).values())
     assert "\n" not in reason
     assert "`self.W.grad += rows @ dy_rows` with rows (2, 3), dy_rows (2, 4): ValueError" in reason
 
@@ -85,17 +85,17 @@ def test_handout_shows_forward_and_hides_the_answer():
     ("rows, E = cache.rows", "cache.rows = 2 * cache.rows; rows, E = 0.5 * cache.rows",
      {"conventions"}),
 ])
-def test_points_in_parts(right, wrong, lost):
-    points = points_of("Linear", solve("Linear", right, wrong))
+def test_mistake_loses_only_its_own_points(right, wrong, lost):
+    points = compute_points("Linear", solve("Linear", right, wrong))
     assert {point for point, reason in points.items() if reason} == lost
 
 
 def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
-    points = points_of("LayerNorm", solve("LayerNorm", "dx_hat = dy * self.gain.data",
-                                          "dy *= self.gain.data; dx_hat = -dy"))
+    points = compute_points("LayerNorm", solve("LayerNorm", "dx_hat = dy * self.gain.data",
+                                               "dy *= self.gain.data; dx_hat = -dy"))
     assert points["conventions"].startswith("dy is modified.")
     assert points["other sizes and options"].startswith("gradient of x: wrong, relative error")
-    points = points_of("LayerNorm", solve("LayerNorm", "return dx", "return None"))
+    points = compute_points("LayerNorm", solve("LayerNorm", "return dx", "return None"))
     assert points["gradient of x"].startswith("missing; `backward` must compute it")
     assert points["conventions"] == "not judged, because a gradient is wrong"
 
@@ -106,19 +106,19 @@ def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
     ("LayerNorm", ".mean(-1, keepdims=True)", ".mean(1, keepdims=True)"),
 ])
 def test_points_do_not_depend_on_the_seed(name, right, wrong):
-    found = {tuple(map(bool, points_of(name, solve(name, right, wrong), seed).values()))
+    found = {tuple(map(bool, compute_points(name, solve(name, right, wrong), seed).values()))
              for seed in range(6)}
     assert len(found) == 1 and any(next(iter(found)))
 
 
-def in_folder(tmp_path, monkeypatch, *layers, **options):
+def write_and_enter_homework(tmp_path, monkeypatch, *layers, **options):
     write_homework(tmp_path / "homework", layers, **options)
     monkeypatch.chdir(tmp_path / "homework")
 
 
 @pytest.mark.parametrize("is_exam", [False, True])
 def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monkeypatch, is_exam):
-    in_folder(tmp_path, monkeypatch, "Linear", is_exam=is_exam)
+    write_and_enter_homework(tmp_path, monkeypatch, "Linear", is_exam=is_exam)
     assert find_layer_errors("Linear") == "not written yet"
     Path("linear.py").write_text(solve("Linear"))
     assert find_layer_errors("Linear") == ""
@@ -133,7 +133,7 @@ def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monk
 
 
 def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, monkeypatch):
-    in_folder(tmp_path, monkeypatch, "LayerNorm", is_exam=True)
+    write_and_enter_homework(tmp_path, monkeypatch, "LayerNorm", is_exam=True)
     Path("layer_norm.py").write_text(solve("LayerNorm", "dx_hat - shift", "dx_hat + shift"))
     said = find_layer_errors("LayerNorm").splitlines()[-1]
     assert said.startswith("most likely wrong: line ") and ", or line " in said
@@ -154,7 +154,7 @@ def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, ca
 
 
 def test_a_handout_runs_its_tests_with_pytest(tmp_path, monkeypatch):
-    in_folder(tmp_path, monkeypatch, "Linear", "Tanh")
+    write_and_enter_homework(tmp_path, monkeypatch, "Linear", "Tanh")
     Path("linear.py").write_text(solve("Linear"))
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
                           capture_output=True, text=True,

@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
     return {model: str(folder / model) for model in ("gpt", "lstm")}
 
 
-def command(*words):
+def run_plot_command(*words):
     try:
         return main(["plot", *(str(word) for word in words)])
     except SystemExit as error:
@@ -37,13 +37,13 @@ def command(*words):
 @pytest.mark.parametrize("what", KINDS)
 def test_each_command_writes_the_same_png_twice(runs, tmp_path, capsys, what, model):
     if (what, model) == ("attention", "lstm"):
-        assert command(what, runs[model]) == 2
+        assert run_plot_command(what, runs[model]) == 2
         assert "has no attention" in capsys.readouterr().err
         return
     run = [] if what == "gradients" else [runs[model]]
     paths = [tmp_path / "1.png", tmp_path / "2.png"]
     for path in paths:
-        assert command(what, *run, "--out", path) == 0
+        assert run_plot_command(what, *run, "--out", path) == 0
         assert capsys.readouterr().out == f"{path}\n"
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert paths[0].read_bytes() == paths[1].read_bytes()
@@ -55,7 +55,7 @@ def test_each_command_writes_the_same_png_twice(runs, tmp_path, capsys, what, mo
 ])
 def test_bad_options_are_one_line_and_write_nothing(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)
-    assert command(*words) == 2
+    assert run_plot_command(*words) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -64,7 +64,7 @@ def test_bad_options_are_one_line_and_write_nothing(tmp_path, monkeypatch, capsy
 @pytest.mark.parametrize(("text", "error"), [
     ("1 + 2 =", ""), ("1 + 2 = 3 EOS 1 + 2", "with 1 to 6 tokens"), ("1 + 99 =", "unknown token")])
 def test_attention_of_a_text(runs, tmp_path, capsys, text, error):
-    status = command("attention", runs["gpt"], "--text", text, "--out", tmp_path / "a.png")
+    status = run_plot_command("attention", runs["gpt"], "--text", text, "--out", tmp_path / "a.png")
     assert status == (2 if error else 0) and error in capsys.readouterr().err
 
 

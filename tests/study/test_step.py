@@ -25,7 +25,7 @@ CLASSES = find_layer_classes()
 X = np.random.default_rng(0).standard_normal((5, 3))
 
 
-def shown(walk, *phases):
+def capture_show(walk, *phases):
     with contextlib.redirect_stdout(io.StringIO()) as out:
         walk.show(*phases)
     return out.getvalue()
@@ -36,7 +36,7 @@ def lstm():
     return step(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2)))
 
 
-def kinds(walk):
+def list_mark_kinds(walk):
     """Return {name: the kind of its Mark, or ""} of what backward wrote."""
     writes = [w for s in walk.recording.list_steps("backward") for w in s.writes]
     return {w.name: w.mark.kind if w.mark else "" for w in writes}
@@ -98,7 +98,7 @@ def test_an_exception_still_gives_a_walk_and_a_page(tmp_path):
     assert isinstance(walk.recording.error, ValueError)
     last = walk.steps()[-1]
     assert "self.W.grad" in last.line.source and last.error is walk.recording.error
-    data = page_data(walk.to_html(tmp_path / "fails.html").read_text())
+    data = read_page_data(walk.to_html(tmp_path / "fails.html").read_text())
     assert data["error"].startswith("ValueError") and data["steps"][-1]["error"]
     forward = step(Linear(3, 4), np.ones((5, 2)))       # forward raises, too
     assert isinstance(forward.recording.error, InputError)
@@ -114,10 +114,10 @@ def test_no_value_of_npdls_layers_is_wrong(name):
     layer, inputs, options = sample(CLASSES[name])
     walk = step(layer, *inputs, **options)
     assert walk.recording.error is None and walk.steps(("backward",))
-    assert set(kinds(walk).values()) <= {"right", ""}
+    assert set(list_mark_kinds(walk).values()) <= {"right", ""}
     all_zero = name in ("ThresholdNeuron", "XOR")
     assert walk.finals and all(row.right is (None if all_zero else True) for row in walk.finals)
-    assert all_zero or "right" in kinds(walk).values()
+    assert all_zero or "right" in list_mark_kinds(walk).values()
 
 
 def test_each_line_of_an_lstm_is_compared_at_each_time_step(lstm):
@@ -129,7 +129,7 @@ def test_each_line_of_an_lstm_is_compared_at_each_time_step(lstm):
                 compared.setdefault(write.name, set()).add(one.iterations[-1])
     assert set("di df do dg dz_i dz_f dz_o dz_g dz self.W_h.grad".split()) <= set(compared)
     assert all(found == {"t = 0", "t = 1", "t = 2"} for found in compared.values())
-    assert re.search(r"LSTMCell.backward  called by line \d+ of Recurrent", shown(lstm))
+    assert re.search(r"LSTMCell.backward  called by line \d+ of Recurrent", capture_show(lstm))
 
 
 class WrongShift(LayerNorm):
@@ -192,13 +192,13 @@ class Replaces(Linear):
      ["W"], ["overwritten"])], ids=lambda value: getattr(type(value), "__name__", ""))
 def test_values_are_marked(layer, inputs, marks, wrong, words):
     walk = step(layer, *inputs)
-    assert kinds(walk) == marks
+    assert list_mark_kinds(walk) == marks
     assert [row.name for row in walk.finals if row.right is False] == wrong
-    assert not [word for word in words if word not in shown(walk)]
+    assert not [word for word in words if word not in capture_show(walk)]
 
 
 def test_a_kink_is_inconclusive():
-    text = shown(step(ReLU(), np.array([[0.0, 0.0]])))
+    text = capture_show(step(ReLU(), np.array([[0.0, 0.0]])))
     assert "inconclusive at [0, 0] and 1 other entry: the derivatives from the left" in text
     assert "WRONG" not in text
 
@@ -227,8 +227,8 @@ def test_colours_are_used_in_a_terminal_only(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     with contextlib.redirect_stdout(Terminal()) as without:
         walk.show()
-    assert "\033" in terminal.getvalue() and without.getvalue() == shown(walk)
-    assert "\033" not in shown(walk) and "backward" not in shown(walk, ("forward",))
+    assert "\033" in terminal.getvalue() and without.getvalue() == capture_show(walk)
+    assert "\033" not in capture_show(walk) and "backward" not in capture_show(walk, ("forward",))
 
 
 def test_a_summary_counts_entries_that_are_not_finite():
@@ -262,7 +262,7 @@ def test_the_transcript_in_the_docs_is_what_the_command_prints(capsys):
 # --- the page ---------------------------------------------------------------------------------
 
 
-def page_data(text):
+def read_page_data(text):
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
     assert "<" not in found[1]                          # no tag and no comment can begin
     return json.loads(found[1])
@@ -274,7 +274,7 @@ def test_the_page_is_one_small_file_that_loads_nothing(lstm, tmp_path):
     assert "default-src 'none'" in text and not re.search(r"(src|href|url)\s*[=(]", text)
     assert "http" not in text.replace("http-equiv", "")
     assert str(ROOT) not in text and str(Path.home()) not in text
-    data = page_data(text)
+    data = read_page_data(text)
     calls, functions = data["calls"], data["functions"]
     for one in data["steps"]:
         function = functions[calls[one["call"]]["function"]]
@@ -298,7 +298,7 @@ class Hostile(Layer):
 def test_source_and_exceptions_cannot_break_the_page():
     text = format_page(step(Hostile(), np.ones((2, 2))), PHASES)
     assert text.count("</script>") == 2 and "<!--" not in text
-    lines = page_data(text)["functions"][0]["lines"]
+    lines = read_page_data(text)["functions"][0]["lines"]
     assert any("&lt;/script&gt;&lt;b&gt;&amp;amp;" in line[1] for line in lines)
 
 
@@ -319,4 +319,4 @@ def test_a_line_that_an_editor_made_a_comment_is_no_code_in_the_page():
 
 
 def test_no_formula_repeats_a_returned_tuple():
-    assert shown(step(Pair(), np.ones((2, 2)))).count("return dz, dx") == 1
+    assert capture_show(step(Pair(), np.ones((2, 2)))).count("return dz, dx") == 1

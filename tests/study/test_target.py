@@ -73,7 +73,7 @@ def relu_backward(dout, x):
 '''
 
 
-def write_mine(folder, **lines):
+def write_layer_file(folder, **lines):
     path = folder / "mine.py"
     path.write_text(MINE.format(**dict.fromkeys(("init", "sample", "forward", "backward"), "")
                                 | lines))
@@ -95,8 +95,7 @@ def write_mine(folder, **lines):
     (["arrays.py:Affine"], "the inputs of forward are not known; give the shape of each"),
     (["arrays.py:Affine", "--input", "x=2,3"], "Affine needs W, b: give --set W=4 for"),
 ])
-def test_errors_of_the_command_line_are_one_line_and_no_ones_mistake(
-        tmp_path, monkeypatch, capsys, words, text):
+def test_command_line_errors_are_one_line(tmp_path, monkeypatch, capsys, words, text):
     monkeypatch.chdir(tmp_path)
     Path("arrays.py").write_text(ARRAYS)
     for command in ("step", "blame"):
@@ -137,7 +136,7 @@ ODD = {
 @pytest.mark.parametrize("what", ODD)
 def test_code_that_misbehaves_gets_a_message_and_a_status(tmp_path, capsys, what):
     lines, status, words = ODD[what]
-    limit, name = "0.5" if "endless" in what else "60", write_mine(tmp_path, **lines)
+    limit, name = "0.5" if "endless" in what else "60", write_layer_file(tmp_path, **lines)
     assert main(["step", name, "--limit", limit]) == status
     said = capsys.readouterr()
     assert words in said.out + said.err and "Traceback" not in said.err
