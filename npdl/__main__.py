@@ -13,13 +13,13 @@ from npdl.cli.console import OneLineParser, run_guarded, start_script
 # name: (help, module, function that adds the arguments, function that runs the command)
 COMMANDS = {
     "step": ("show a layer's forward and backward line by line, in the terminal or as an HTML page",
-             "npdl.study.commands", "add_step", "run_step"),
+             "npdl.study.commands", "add_step_arguments", "run_step"),
     "blame": ("find the incorrect line of a backward pass; exit status 1 if there is one",
-              "npdl.study.commands", "add_blame", "run_blame"),
+              "npdl.study.commands", "add_blame_arguments", "run_blame"),
     "profile": ("time a training step of a model or a layer, line by line",
                 "npdl.study.profile", "add_arguments", "run"),
     "example": ("write mine.py, a template for a layer of your own",
-                "npdl.study.commands", "add_example", "run_example"),
+                "npdl.study.commands", "add_example_arguments", "run_example"),
     "homework": ("write layers whose backward is blank, with tests; grade a class",
                  "npdl.study.homework.commands", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",

@@ -17,7 +17,7 @@ LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), or your own class as 
          "needs --input, or a classmethod sample() that returns a layer and its inputs")
 
 
-def _add_target_options(parser):
+def _add_layer_options(parser):
     parser.add_argument("layer", metavar="LAYER", help=LAYER)
     parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
                         help="the name and shape of an input of forward; repeat for each input")
@@ -35,7 +35,7 @@ def parse_seconds(text):
     return float(text)
 
 
-def _call_on_target(options, function):
+def _call_on_layer(options, function):
     """Return work(layer, *inputs, **options of forward) for the layer that the options name."""
     with time_limit(options.limit):
         try:
@@ -74,10 +74,10 @@ EXAMPLE = """Write mine.py, a template for your own layer: a forward, a backward
   python -m npdl blame mine.py:MyLayer        find the incorrect line, if there is one"""
 
 
-def add_step(parser):
+def add_step_arguments(parser):
     """Add the arguments of `step` to an argparse parser."""
     set_description(parser, STEP)
-    _add_target_options(parser)
+    _add_layer_options(parser)
     parser.add_argument("--html", metavar="FILE", type=parse_path,
                         help="write an interactive page to FILE instead of printing")
     parser.add_argument("--backward", action="store_true", help="show backward only")
@@ -85,7 +85,7 @@ def add_step(parser):
 
 def run_step(options):
     """Print a layer's statements or write a page; return 0 if all gradients are right, else 1."""
-    walk = _call_on_target(options, step)
+    walk = _call_on_layer(options, step)
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
     is_right = bool(walk.finals) and all(row.right for row in walk.finals)
@@ -100,21 +100,21 @@ def run_step(options):
     return options.status
 
 
-def add_blame(parser):
+def add_blame_arguments(parser):
     """Add the arguments of `blame` to an argparse parser."""
     set_description(parser, BLAME)
-    _add_target_options(parser)
+    _add_layer_options(parser)
 
 
 def run_blame(options):
     """Print the report of the function `blame`; return 0 if all gradients are correct, else 1."""
-    report = _call_on_target(options, blame)
+    report = _call_on_layer(options, blame)
     options.status = int(not report.right)
     print(report)
     return options.status
 
 
-def add_example(parser):
+def add_example_arguments(parser):
     """Add the arguments of `example` to an argparse parser."""
     set_description(parser, EXAMPLE)
     parser.add_argument("--out", default="mine.py", metavar="FILE",

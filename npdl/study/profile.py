@@ -53,11 +53,11 @@ def run(options):
           profile.format_report(lines))
 
 
-def format_page(lines, title):
+def format_page(line_costs, title):
     """Return an HTML page with the source of the functions that ran, and each line's costs."""
-    total, parts = sum(one.seconds for one in lines), []
-    for file in {one.file for one in lines}:
-        costs = {one.number: one for one in lines if one.file == file}
+    total, parts = sum(one.seconds for one in line_costs), []
+    for file in {one.file for one in line_costs}:
+        costs = {one.number: one for one in line_costs if one.file == file}
         source = linecache.getlines(file)
         for node, owner in find_definitions("".join(source)).values():
             shown = range(node.lineno, node.end_lineno + 1)
@@ -72,14 +72,14 @@ def format_page(lines, title):
                        body="".join(text for _, text in sorted(parts, reverse=True)))
 
 
-def _format_row(number, code, line, total):
-    """Return the HTML row of a source line. `line` has its costs; `total` is the time of all."""
-    end = f"<td>{number}<td>{html.escape(code)}</tr>"
-    if line is None:
+def _format_row(line_number, code, costs, total_seconds):
+    """Return the HTML row of a source line; `costs` is None for a line without costs."""
+    end = f"<td>{line_number}<td>{html.escape(code)}</tr>"
+    if costs is None:
         return f"<tr>{4 * '<td>'}{end}"
-    share = line.seconds / total
-    return (f'<tr style="background:rgba(213,94,0,{share:.2f})"><td>{line.seconds * 1e3:.3f}'
-            f"<td>{share:.1%}<td>{line.flop / 1e6:.2f}<td>{line.bytes / 1e6:.2f}{end}")
+    share = costs.seconds / total_seconds
+    return (f'<tr style="background:rgba(213,94,0,{share:.2f})"><td>{costs.seconds * 1e3:.3f}'
+            f"<td>{share:.1%}<td>{costs.flop / 1e6:.2f}<td>{costs.bytes / 1e6:.2f}{end}")
 
 
 def record_step(options):

@@ -13,7 +13,7 @@ from npdl.study.check.samples import find_layer_classes
 from npdl.study.homework.answers import award_points, compute_answers, load_student_class
 from npdl.study.homework.exercise import Exercise, copy_method_source
 from npdl.study.homework.handout import LAYERS, write_homework
-from npdl.study.homework.home import find_layer_errors
+from npdl.study.homework.home import describe_layer_errors
 
 ROOT = Path(__file__).parents[2]
 EVERY = list(find_layer_classes())
@@ -119,23 +119,23 @@ def write_and_enter_homework(tmp_path, monkeypatch, *layers, **options):
 @pytest.mark.parametrize("is_exam", [False, True])
 def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monkeypatch, is_exam):
     write_and_enter_homework(tmp_path, monkeypatch, "Linear", is_exam=is_exam)
-    assert find_layer_errors("Linear") == "not written yet"
+    assert describe_layer_errors("Linear") == "not written yet"
     Path("linear.py").write_text(solve("Linear"))
-    assert find_layer_errors("Linear") == ""
+    assert describe_layer_errors("Linear") == ""
     Path("linear.py").write_text(solve("Linear", "self.b.grad += ", "self.b.grad += 2 * "))
-    said = find_layer_errors("Linear")
+    said = describe_layer_errors("Linear")
     assert "gradient of b: wrong, relative error" in said and "self.b.grad += 2 *" in said
     assert ("fix  " in said) is ("npdl blame" in Path("README.md").read_text()) is not is_exam
     Path("linear.py").write_text("import no_such_module\n" + solve("Linear"))
-    assert "Import only NumPy, math, itertools and functools" in find_layer_errors("Linear")
+    assert "Import only NumPy, math, itertools and functools" in describe_layer_errors("Linear")
     Path("linear.py").write_text("def")
-    assert "line 1: invalid syntax (Python 3" in find_layer_errors("Linear")
+    assert "line 1: invalid syntax (Python 3" in describe_layer_errors("Linear")
 
 
 def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, monkeypatch):
     write_and_enter_homework(tmp_path, monkeypatch, "LayerNorm", is_exam=True)
     Path("layer_norm.py").write_text(solve("LayerNorm", "dx_hat - shift", "dx_hat + shift"))
-    said = find_layer_errors("LayerNorm").splitlines()[-1]
+    said = describe_layer_errors("LayerNorm").splitlines()[-1]
     assert said.startswith("most likely wrong: line ") and ", or line " in said
     assert "`shift = dx_hat.mean(" in said and "`dx = (dx_hat + shift" in said
 

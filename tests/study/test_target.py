@@ -17,10 +17,10 @@ from npdl.study.check import examples
 from npdl.study.check.samples import (
     find_layer_classes,
     list_option_values,
+    make_random_float64_copy,
     make_sample_builders,
     make_sample_with_option,
     sample,
-    to_float64,
 )
 from npdl.study.check.target import build_target
 from npdl.study.containment import is_library_file
@@ -244,11 +244,11 @@ def test_an_option_without_a_value_is_an_error(monkeypatch):
 def test_every_option_changes_the_result(cls):
     for name, value in list_option_values(cls):
         layer, inputs, options = make_sample_with_option(cls, name, value)
-        layer, inputs = to_float64(layer, inputs)
+        layer, inputs = make_random_float64_copy(layer, inputs)
         made, more = examples.TOGETHER.get(name, ({}, {}))
         taken = inspect.signature(cls.__init__).parameters
         plain, before, given = sample(cls, **{n: v for n, v in made.items() if n in taken})
-        plain, before = to_float64(plain, before)
+        plain, before = make_random_float64_copy(plain, before)
         own = dict(layer.params())
         for path, param in plain.params():
             if path in own and own[path].shape == param.shape:

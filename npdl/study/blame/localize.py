@@ -80,7 +80,7 @@ class Candidate:
         """Return the number of columns of the linear system, J and `free` together."""
         return self.J.shape[1] + self.free.shape[1]
 
-    def split_columns(self, matrix):
+    def split_columns_by_key(self, matrix):
         """Return {key: columns of the matrix that belong to this value}, as in J."""
         ends = np.cumsum([value.size for value in self.values.values()])
         return dict(zip(self.values, np.split(matrix, ends, axis=-1), strict=False))
@@ -95,7 +95,7 @@ class Candidate:
         if expression_number is None or self.J is None or self.feasible is None or (
                 set(self.values) <= self.constant):
             return None
-        columns = [own for key, own in self.split_columns(self.J).items()
+        columns = [own for key, own in self.split_columns_by_key(self.J).items()
                    if key[0] == expression_number]
         first = next(value for key, value in self.values.items() if key[0] == expression_number)
         own, free = columns[0], np.concatenate([self.free, *columns[1:]], 1)
@@ -271,7 +271,7 @@ def _set_expected_values(candidate, delta):
     """Set `expected` to the values plus delta, a vector with one entry for each column of J."""
     candidate.expected = {
         key: candidate.values[key] + own.reshape(candidate.values[key].shape)
-        for key, own in candidate.split_columns(delta).items()}
+        for key, own in candidate.split_columns_by_key(delta).items()}
 
 
 def _set_status(localization, candidate):

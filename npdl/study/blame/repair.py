@@ -18,7 +18,7 @@ from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATC
 from npdl.study.blame.vocabulary import Vocabulary
 from npdl.study.trace.runs import restore_attributes, silence_warnings
 from npdl.study.trace.source import replace_line
-from npdl.study.trace.syntax import clone_tree, find_expressions, parse_expression
+from npdl.study.trace.syntax import clone_tree, find_top_expressions, parse_expression
 
 # These kinds of edits change the shape of a value.
 RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
@@ -131,7 +131,7 @@ class FixSearch:
             yield from ((kind, clone_tree(ast.parse(new).body[0]))
                         for r, kind, new in edits.make_statement_edits(node) if r == rank)
         expressions = {self.runs.watch.expressions[key[0]].node: key[0] for key in candidate.values}
-        for part, is_value in find_expressions(node):
+        for part, is_value in find_top_expressions(node):
             if candidate.is_argument:                   # edit this argument alone
                 part = next((n for n in ast.walk(part) if n in expressions), None)
                 if part is None:

@@ -111,8 +111,8 @@ def make_line_fields(line):
         "source": line.source}
 
 
-def add_values(report, localization, candidate):
-    """Set `name`, `computed`, `expected` and `iteration` of a Blame, and return the Blame."""
+def set_value_fields(report, localization, candidate):
+    """Set `name`, `computed`, `expected` and `iteration` of a Blame."""
     report.notes = [*report.notes, *[REMAINS] * bool(candidate.rest)]
     line, key = candidate.line, candidate.first_key_to_change
     targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
@@ -126,7 +126,6 @@ def add_values(report, localization, candidate):
         (n.id, int(frame[n.id])) for loop in line.loops
         for n in ast.walk(getattr(loop, "target", loop))
         if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))
-    return report
 
 
 def _format_values(report):

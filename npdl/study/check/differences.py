@@ -139,17 +139,18 @@ def choose_tolerance(outputs):
     return LIMIT if eps <= np.finfo(float).eps else float(np.sqrt(eps))
 
 
-def estimate_derivative(h, weight, middle, a, b, c, d):
-    """Estimate the derivative of one output from its values at h, -h, 2h and -2h (a, b, c, d).
+def estimate_derivative(h, weight, at_0, plus_h, minus_h, plus_2h, minus_2h):
+    """Estimate the derivative of one output from its values at 0, h, -h, 2h and -2h.
 
-    `weight` is the upstream gradient, and `middle` is the output at 0. Returns (derivative, scale,
-    bend, noise); the module's docstring defines these numbers.
+    `weight` is the upstream gradient. Returns (derivative, scale, bend, noise); the module's
+    docstring defines these numbers.
     """
-    weight, middle = np.asarray(weight), np.asarray(middle)
-    slope = weight * (8 * (a - b) - (c - d)) / (12 * h)
-    near, far = (a - middle + (b - middle)) / h, (c - middle + (d - middle)) / (2 * h)
-    size = np.maximum(np.abs(middle), 1)            # a small log(1 + x) has the rounding of 1
-    rounding = np.finfo(middle.dtype).eps * np.abs(weight) * size / h
+    weight, at_0 = np.asarray(weight), np.asarray(at_0)
+    slope = weight * (8 * (plus_h - minus_h) - (plus_2h - minus_2h)) / (12 * h)
+    near = (plus_h - at_0 + (minus_h - at_0)) / h
+    far = (plus_2h - at_0 + (minus_2h - at_0)) / (2 * h)
+    size = np.maximum(np.abs(at_0), 1)              # a small log(1 + x) has the rounding of 1
+    rounding = np.finfo(at_0.dtype).eps * np.abs(weight) * size / h
     bend = np.abs(weight * (far - 2 * near)) - 8 * rounding
     return slope.sum(), np.abs(slope).sum(), bend.clip(0).sum(), np.linalg.norm(rounding)
 

@@ -116,7 +116,7 @@ def make_sample_with_option(cls, name, value, seed=0):
     return layer, inputs, given
 
 
-def to_float64(layer, inputs, seed=0):
+def make_random_float64_copy(layer, inputs, seed=0):
     """Return (layer, inputs) in float64; the layer is a copy with random parameters."""
     layer = layer.astype("float64")
     randomise(layer, stream(seed, 77))

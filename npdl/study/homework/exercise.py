@@ -12,7 +12,7 @@ import textwrap
 import numpy as np
 
 from npdl.backend import stream
-from npdl.study.check.samples import make_sample_builders, sample, to_float64
+from npdl.study.check.samples import make_random_float64_copy, make_sample_builders, sample
 from npdl.study.check.target import find_npdl_class
 from npdl.study.homework.answers import FIRST, SECOND
 from npdl.study.trees import copy_tree, draw_upstream, leaves
@@ -56,7 +56,7 @@ class Exercise:
         cases, test_cases = [(FIRST, first[1]), (SECOND, second[1]), *others], {}
         for number, (name, build) in enumerate(cases):
             layer, inputs, options = build(stream(seed, 11, number))
-            layer, inputs = to_float64(layer, inputs, seed)
+            layer, inputs = make_random_float64_copy(layer, inputs, seed)
             with np.errstate(all="ignore"):
                 outputs, _ = copy.deepcopy(layer).forward(*copy_tree(inputs), **options)
             rng = stream(seed, 17)

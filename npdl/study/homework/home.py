@@ -13,7 +13,7 @@ from npdl.study.homework.handout import read_homework
 SEED = 0                # seed of the test cases; it is 1 in class
 
 
-def find_layer_errors(name):
+def describe_layer_errors(name):
     """Test a layer's file in the current folder; return a text on its errors, "" if correct."""
     exercises, is_exam = read_homework(".")
     path, test_cases = Path(exercises[name].file).resolve(), exercises[name].make_test_cases(SEED)

@@ -76,7 +76,7 @@ def plot_alignment(run, title, text=None):
                       "row: the output token; column: the source character it attends to", 0.26)
 
 
-def _draw_maps(A, rows, columns, title, note, inches=0.19):
+def _draw_maps(A, row_tokens, column_tokens, title, note, inches=0.19):
     """Return a Figure of the weights A (L, H, R, S), with the tokens of the rows and columns.
 
     `inches` is the width of a column and the height of a row.
@@ -90,9 +90,9 @@ def _draw_maps(A, rows, columns, title, note, inches=0.19):
         image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
         axes.set_facecolor("#e8e8e8")
         axes.spines[:].set_visible(False)
-        for ticks, tokens in ((axes.set_xticks, columns), (axes.set_yticks, rows)):
+        for ticks, tokens in ((axes.set_xticks, column_tokens), (axes.set_yticks, row_tokens)):
             ticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False)
-        if max(map(len, columns)) > 3:
+        if max(map(len, column_tokens)) > 3:
             axes.tick_params(axis="x", labelrotation=90)
         axes.tick_params(length=0)
         if layer == 0 and H > 1:

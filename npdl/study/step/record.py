@@ -150,19 +150,19 @@ class Recorder(Watch):
         frame = sys._getframe(1)
         if number < 0:
             report, line = self.reports[~number]
-            report(line, self._find_call(frame, line.function), value, frame)
+            report(line, self._find_or_add_call(frame, line.function), value, frame)
             return value
         first, expression = self.counts[number], self.expressions[number]
-        value = self._hook_nested(number, value)
+        value = self._record_or_change_nested(number, value)
         keys = [(number, occurrence) for occurrence in range(first, self.counts[number])]
-        call = self._find_call(frame, expression.function)
+        call = self._find_or_add_call(frame, expression.function)
         if call is not None and self.phase == "forward":
             self.call_of.update(dict.fromkeys(keys, call))
         elif expression.root and call and call.step and call.step.line is expression.line:
             call.step.keys.extend(keys)
         return value
 
-    def _find_call(self, frame, function):
+    def _find_or_add_call(self, frame, function):
         """Return the Call of a frame, or of its nearest caller that is recorded, or None.
 
         If no Call of the frame is recorded, the `function` has just begun, and a Call is added.
@@ -189,7 +189,7 @@ class Recorder(Watch):
         self.calls.append(call)
         self.frames[frame] = call
 
-    def begin_step(self, line, call, _, frame):
+    def begin_step(self, line, call, value, frame):
         """Note the arrays that a Statement will read, before it runs in `frame`."""
         call.step = Step(call, line)
         call.held = {id(array) for _, array in find_arrays([*frame.f_locals.values()])}
@@ -267,18 +267,18 @@ def remove_forward_backward(name):
     return "_".join(parts)
 
 
-def find_forward_calls(call, calls):
+def find_forward_calls(backward_call, calls):
     """Return the Calls of forward whose gradients a Call of backward computes, the last one first.
 
     They are the calls that returned an argument of backward, for example the cache. If no call did,
     the object keeps its cache in self, and all calls of this object's forward are returned.
     """
-    name = remove_forward_backward(call.code.co_name)
+    name = remove_forward_backward(backward_call.code.co_name)
     own = [other for other in reversed(calls) if other.phase == "forward"
            and remove_forward_backward(other.code.co_name) == name]
-    owner = call.arguments.get("self")
+    owner = backward_call.arguments.get("self")
     plain = (bool, int, float, str, type(None))         # equal values may be one object
-    handed = {id(value) for value in call.arguments.values() if not isinstance(value, plain)
-              and not (isinstance(value, tuple) and not value)}
+    handed = {id(value) for value in backward_call.arguments.values()
+              if not isinstance(value, plain) and not (isinstance(value, tuple) and not value)}
     return [other for other in own if handed & {*map(id, as_tuple(other.returned))}] or [
         other for other in own if owner is not None and other.arguments.get("self") is owner]

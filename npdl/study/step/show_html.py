@@ -95,11 +95,11 @@ class _Data:
         """Add the function of a Call to the page, and return its index in the list of functions."""
         return self.find_or_add(self.functions, call.function, lambda: {
             "name": call.name, "module": call.function.globals.get("__name__", ""),
-            "lines": list(_format_lines(call.function)),
+            "lines": list(_format_source_lines(call.function)),
         })
 
 
-def _format_lines(function):
+def _format_source_lines(function):
     """Yield a list [number, code, comment, HTML formula, Unicode formula] for each line."""
     source, node = linecache.getlines(function.file), function.node
     comments = {token.start[0]: token.start[1]              # {line: column of its comment}

@@ -17,9 +17,9 @@ def print_walk(walk, phases):
     is_coloured = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
                    and os.environ.get("TERM") != "dumb")
 
-    def paint(text, code=""):
+    def paint(text, colour=""):
         text = printable(text, "\n")
-        return code + text + RESET if is_coloured and code else text
+        return colour + text + RESET if is_coloured and colour else text
 
     for line in _format_walk(walk, phases, paint):
         print(line)

@@ -56,25 +56,25 @@ def is_pure(node):
     return True
 
 
-def find_expressions(node):
+def find_top_expressions(statement):
     """Yield a pair (expression, is_value) for each expression of a statement.
 
     `is_value` is True if the statement assigns or returns the expression, or passes it as the last
     argument of a call. It is False, for example, for an index or a condition.
     """
-    value = getattr(node, "value", None)
-    if isinstance(node, (ast.For, ast.While, ast.If)):
-        yield node.iter if isinstance(node, ast.For) else node.test, False
+    value = getattr(statement, "value", None)
+    if isinstance(statement, (ast.For, ast.While, ast.If)):
+        yield statement.iter if isinstance(statement, ast.For) else statement.test, False
         return
-    if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(node, ast.Expr):
+    if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(statement, ast.Expr):
         yield from ((part, True) for part in value.elts)
     elif isinstance(value, ast.Dict):
         yield from ((part, True) for part in value.values)
-    elif isinstance(node, ast.Expr) and isinstance(value, ast.Call):
+    elif isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
         yield from ((part, part is value.args[-1]) for part in value.args)
     elif value is not None:
         yield value, True
-    for target in [*getattr(node, "targets", []), getattr(node, "target", None)]:
+    for target in [*getattr(statement, "targets", []), getattr(statement, "target", None)]:
         if isinstance(target, ast.Subscript):
             yield target.slice, False
 

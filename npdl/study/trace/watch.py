@@ -218,22 +218,22 @@ class Watch:
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if number not in self.numbers:
             return value
-        new = self._hook_nested(number, value)
+        new = self._record_or_change_nested(number, value)
         if into and new is not value and isinstance(value, np.ndarray):
             value[...] = new
             return value
         return new
 
-    def _hook_nested(self, number, value, depth=3):
+    def _record_or_change_nested(self, number, value, depth=3):
         if is_float(value):
-            return self._hook_value(number, value)
+            return self._record_or_change(number, value)
         if isinstance(value, (tuple, list)) and depth:
-            items = [self._hook_nested(number, v, depth - 1) for v in value]
+            items = [self._record_or_change_nested(number, v, depth - 1) for v in value]
             if any(a is not b for a, b in zip(items, value, strict=True)):
                 return rebuild(value, items)
         return value
 
-    def _hook_value(self, number, value):
+    def _record_or_change(self, number, value):
         key = (number, self.counts[number])
         self.counts[number] += 1
         if key in self.replacements:

@@ -3,10 +3,10 @@
 import pytest
 
 from npdl.study.homework.handout import read_homework
-from npdl.study.homework.home import find_layer_errors
+from npdl.study.homework.home import describe_layer_errors
 
 
 @pytest.mark.parametrize("name", read_homework(".")[0])
 def test_layer(name):
-    if problems := find_layer_errors(name):
+    if problems := describe_layer_errors(name):
         pytest.fail(problems, pytrace=False)
