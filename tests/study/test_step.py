@@ -313,7 +313,7 @@ class Pair:
         return dz, dx
 
 
-def test_a_line_that_an_editor_made_a_comment_is_no_code_in_the_page():
+def test_commented_line_is_a_comment_in_the_page():
     page = format_page(step(Pair(), np.ones((2, 2))), PHASES)
     assert '"","y = np.sin(x)"' in page
 

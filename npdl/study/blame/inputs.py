@@ -43,7 +43,7 @@ def minimise_inputs(verdict):
 
 def cut_axes(nested, length, new_length):
     """Return nested arrays in which each axis of the given `length` is cut to n entries."""
-    def cut(value):
+    def cut_array(value):
         if not isinstance(value, np.ndarray):
             return value
         part = value[tuple(slice(new_length if m == length else None) for m in value.shape)]
@@ -51,7 +51,7 @@ def cut_axes(nested, length, new_length):
             part = part.copy()                          # a one-hot row must stay one-hot
             part[..., 0] += part.sum(-1) == 0
         return part
-    return map_leaves(nested, cut)
+    return map_leaves(nested, cut_array)
 
 
 def make_validation_checks(check):

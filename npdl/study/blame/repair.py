@@ -86,9 +86,9 @@ class FixSearch:
         rest = [*passed, *self._list_untried_candidates(tried)]
         yield from itertools.product((self.localization.two_change_candidates, rest), edits.RANKS)
 
-    def find_fix(self, candidate, rank):
+    def find_fix(self, candidate, edit_rank):
         """Return the first Fix of a Candidate among the edits of a rank, or None."""
-        for kind, new in self._make_edits(candidate, rank):
+        for kind, new in self._make_edits(candidate, edit_rank):
             if self.budget.is_spent:
                 return None
             if self._is_fixed_by(candidate, new):
@@ -124,12 +124,12 @@ class FixSearch:
                 if line not in left_out and "zeros" not in line.text:
                     yield known.get(line) or Candidate(line)
 
-    def _make_edits(self, candidate, rank):
+    def _make_edits(self, candidate, edit_rank):
         """Yield the edits (kind, new statement) of a rank, without those that can't be correct."""
         vocabulary, node = self.vocabulary_of(candidate.line), candidate.line.node
         if not candidate.is_argument:
             yield from ((kind, clone_tree(ast.parse(new).body[0]))
-                        for r, kind, new in edits.make_statement_edits(node) if r == rank)
+                        for r, kind, new in edits.make_statement_edits(node) if r == edit_rank)
         expressions = {self.runs.watch.expressions[key[0]].node: key[0] for key in candidate.values}
         for part, is_value in find_top_expressions(node):
             if candidate.is_argument:                   # edit this argument alone
@@ -140,7 +140,7 @@ class FixSearch:
             test = is_allowed and _make_edit_test(is_allowed, vocabulary, part, self.budget)
             for inner, changes in edits.make_expression_edits(part, vocabulary):
                 for r, kind, new in changes:
-                    if r == rank and (is_allowed is not False or kind in RESHAPING) and (
+                    if r == edit_rank and (is_allowed is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
                         index = parse_expression(f"_[{new}]").slice     # `new` may be "i, :"
                         yield kind, clone_tree(node, inner, index)

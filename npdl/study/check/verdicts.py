@@ -280,7 +280,7 @@ class Check:
         direction = Direction(outputs_at, self.base, self.weights)
         return direction.compute_derivative(outputs, largest_derivative, is_quick=True)
 
-    def numerical_gradient(self, name, used_outputs):
+    def get_numerical_gradient(self, name, used_outputs):
         """Return the numerical gradient of the named array; entries that are unknown are NaN."""
         found = np.full(self.arrays[name].shape, np.nan)
         known = self._find_derivatives(used_outputs)[2][name]

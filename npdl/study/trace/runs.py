@@ -123,7 +123,8 @@ class Runs:
     def set_true_gradients(self, wrong_names):
         """Set `truth`: numerical gradients for the wrong names, computed ones for all others."""
         self.truth = self.compute_gradients() | {
-            name: self.check.numerical_gradient(name, self.used_outputs) for name in wrong_names}
+            name: self.check.get_numerical_gradient(name, self.used_outputs)
+            for name in wrong_names}
 
     def find_wrong_gradients(self, gradients):
         """Return the set of the names in {name: gradient} whose gradient is not the true one."""

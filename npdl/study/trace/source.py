@@ -70,7 +70,7 @@ def patch_code(function, code):
 @contextlib.contextmanager
 def replace_line(line, new_node):
     """Replace a Statement by a new syntax node in the `with` block; yield True if it compiles."""
-    function, (block, at) = line.function, _find_position(line.function.node, line.node)
+    function, (block, at) = line.function, _find_block_and_index(line.function.node, line.node)
     block[at] = ast.fix_missing_locations(ast.copy_location(new_node, line.node))
     try:
         code = compile_definition(function.code, function.node, function.owner)
@@ -82,7 +82,7 @@ def replace_line(line, new_node):
         block[at] = line.node
 
 
-def _find_position(tree, statement):
+def _find_block_and_index(tree, statement):
     """Return the list that contains a statement in a tree, and the index of the statement."""
     blocks = (block for node in ast.walk(tree) for _, block in ast.iter_fields(node))
     return next((block, block.index(statement)) for block in blocks
