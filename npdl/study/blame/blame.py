@@ -31,7 +31,7 @@ from npdl.study.blame.inputs import (
 )
 from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import REMAINS, Blame, make_blame, set_value_fields
+from npdl.study.blame.report import REMAINS, Blame, make_blame, set_values
 from npdl.study.check.adapters import Uncheckable, as_layer, unwrap_adapter
 from npdl.study.check.side_effects import find_side_effects
 from npdl.study.check.subjects import Subject
@@ -254,9 +254,7 @@ def _blame_with_fixes(verdict, localization, fixes):
         if fix.line.function is best.line.function and fix.line is not best.line))
     if best.candidate.rest:
         report.verified = f"verified: {best.candidate.rest}"
-    if best.candidate.values:
-        set_value_fields(report, localization, best.candidate)
-    return report
+    return set_values(report, localization, best.candidate) if best.candidate.values else report
 
 
 def _blame_without_fix(verdict, localization, candidate):
@@ -264,9 +262,7 @@ def _blame_without_fix(verdict, localization, candidate):
     name = candidate.gradient_of
     about = name and (f"this line should compute the gradient of {name}, but does not; is one of "
                       f"the uses of {name} in forward left out?")
-    report = make_blame(verdict, candidate.line, diagnosis=about)
-    set_value_fields(report, localization, candidate)
-    return report
+    return set_values(make_blame(verdict, candidate.line, diagnosis=about), localization, candidate)
 
 
 def _blame_without_candidate(verdict, localization):

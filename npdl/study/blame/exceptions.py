@@ -11,12 +11,8 @@ from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import Blame, make_blame, make_line_fields, shorten_path
 from npdl.study.check.adapters import Uncheckable
 from npdl.study.containment import NPDL, format_exception, is_student_file
+from npdl.study.trace import statements
 from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
-from npdl.study.trace.statements import (
-    list_read_variables,
-    list_written_variables,
-    make_watched_function,
-)
 from npdl.study.trace.syntax import find_names
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
@@ -73,7 +69,7 @@ def _find_innermost_student_line(error):
     """Return the innermost Statement of the student's code in a traceback, or None."""
     found = [(frame.f_code.co_filename, watched.find_line(number))
              for frame, number in traceback.walk_tb(error.__traceback__)
-             if (watched := make_watched_function(frame.f_code))]
+             if (watched := statements.make_watched_function(frame.f_code))]
     own = [line for file, line in found if is_student_file(file)]
     inside = [line for file, line in found if file.startswith(f"{NPDL}layers")]
     return (own or inside or [None])[-1]
@@ -106,7 +102,7 @@ def _find_faulty_line(error, stack, localization):
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return line
     for before in [one for one in line.function.lines if one.first_line < line.first_line][::-1]:
-        bound = names & {*list_written_variables(before.node)[0]}
+        bound = names & {*statements.list_written_variables(before.node)[0]}
         for name in bound:
             own = {normalise_name(name), *guess_variables(name)} & shapes.keys()
             if isinstance(held.get(name), np.ndarray) and own and not any(
@@ -122,7 +118,7 @@ def describe_read_arrays(line, variables):
     The text also names variables that are None. `variables` is {name: value} of local variables.
     """
     read = []
-    for text in list_read_variables(line.node):
+    for text in statements.list_read_variables(line.node):
         with contextlib.suppress(Exception):
             value = eval(text, {}, variables)
             read += [f"{text}, which is None"] * (value is None)

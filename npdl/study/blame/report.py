@@ -111,8 +111,8 @@ def make_line_fields(line):
         "source": line.source}
 
 
-def set_value_fields(report, localization, candidate):
-    """Set `name`, `computed`, `expected` and `iteration` of a Blame."""
+def set_values(report, localization, candidate):
+    """Set `name`, `computed`, `expected` and `iteration` of a Blame, and return the Blame."""
     report.notes = [*report.notes, *[REMAINS] * bool(candidate.rest)]
     line, key = candidate.line, candidate.first_key_to_change
     targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
@@ -126,6 +126,7 @@ def set_value_fields(report, localization, candidate):
         (n.id, int(frame[n.id])) for loop in line.loops
         for n in ast.walk(getattr(loop, "target", loop))
         if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))
+    return report
 
 
 def _format_values(report):
@@ -175,12 +176,12 @@ def _format_wrong_gradients(report):
     return [f"  wrong      {'; '.join(texts)}"] if wrong else []
 
 
-def format_array(value, width=68):
+def format_array(value):
     """Return an array as text, with its shape and the first and last entries of each axis."""
     array = np.asarray(value)
     small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
     text = np.array2string(array, precision=4, suppress_small=not small, threshold=12, edgeitems=2,
-                           max_line_width=width)
+                           max_line_width=68)
     return f"{array.shape} {text}" if "\n" not in text else \
         f"{array.shape}\n" + textwrap.indent(text, "    ")
 

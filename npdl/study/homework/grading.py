@@ -19,13 +19,7 @@ from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.study.containment import format_exception, write_text
-from npdl.study.homework.answers import (
-    LIMIT,
-    InvalidFile,
-    award_points,
-    compute_answers,
-    explain_lost_points,
-)
+from npdl.study.homework import answers
 from npdl.study.homework.handout import check_new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student_file
 from npdl.study.homework.submissions import list_submissions, read_submitted_file
@@ -63,11 +57,11 @@ class Grader:
     seconds    the time limit for one exercise of a student
     """
 
-    def __init__(self, exercises, is_sealed=False, seconds=LIMIT):
+    def __init__(self, exercises, is_sealed=False, seconds=answers.LIMIT):
         self.exercises = []
         for exercise in exercises.values():
             test_cases = exercise.make_test_cases(SEED)
-            self.exercises.append((exercise, compute_answers(test_cases), {
+            self.exercises.append((exercise, answers.compute_answers(test_cases), {
                 "file": f"/{exercise.file}", "name": exercise.name, "find_line": False,
                 "blanks": {function.__qualname__ for function in exercise.blanks},
                 "test_cases": pickle.dumps(test_cases), "seconds": seconds, "is_sealed": is_sealed,
@@ -84,12 +78,12 @@ class Grader:
             task = task | {"submitted": read_submitted_file(submission, exercise.file)}
             found = run_student_file(task)
             grade.code = normalise_methods(task["submitted"], exercise.methods)
-            grade.points = award_points(found, npdl_answers)
+            grade.points = answers.award_points(found, npdl_answers)
             if len(set(grade.points.values())) > 1:     # else the reason has the line
-                with contextlib.suppress(InvalidFile, NotGraded):
+                with contextlib.suppress(answers.InvalidFile, NotGraded):
                     grade.line = str(run_student_file(task | {"find_line": True}).get("line", ""))
-        except InvalidFile as error:
-            grade.points = dict.fromkeys(award_points({}, npdl_answers), str(error))
+        except answers.InvalidFile as error:
+            grade.points = dict.fromkeys(answers.award_points({}, npdl_answers), str(error))
         except NotGraded as error:
             grade.not_graded = str(error)
         except Exception as error:          # other submissions must still be graded
@@ -110,7 +104,7 @@ def format_feedback(name, grades):
     lines = [f"{name}: {add_grades(grades)}"]
     for exercise, grade in grades.items():
         lines += ["", f"{exercise}: {grade}"]
-        lines += [f"  {reason}" for reason in explain_lost_points(grade.points)]
+        lines += [f"  {reason}" for reason in answers.explain_lost_points(grade.points)]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
     return "\n".join(lines) + "\n"
 
@@ -164,8 +158,8 @@ def format_grades_csv(grades_by_submission, npdl_grades):
     rows = [["submission", *npdl_grades, "points", "of", "same as", "reason"]]
     for name, grades in grades_by_submission.items():
         whole = add_grades(grades)
-        reasons = {exercise: grade.not_graded or "".join(explain_lost_points(grade.points)[:1])
-                   for exercise, grade in grades.items()}
+        reasons = {exercise: grade.not_graded or "".join(
+            answers.explain_lost_points(grade.points)[:1]) for exercise, grade in grades.items()}
         rows.append([name, *(grade.earned for grade in grades.values()), whole.earned,
                      "" if whole.not_graded else len(whole.points), copies[name],
                      "; ".join(f"{exercise}: {why}" for exercise, why in reasons.items() if why)])

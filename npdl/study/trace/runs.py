@@ -120,11 +120,10 @@ class Runs:
         return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
             found[name], float) for name, array in self.arrays.items()}
 
-    def set_true_gradients(self, wrong_names):
-        """Set `truth`: numerical gradients for the wrong names, computed ones for all others."""
+    def set_true_gradients(self, names):
+        """Set `truth`: numerical gradients for these names, computed ones for all others."""
         self.truth = self.compute_gradients() | {
-            name: self.check.get_numerical_gradient(name, self.used_outputs)
-            for name in wrong_names}
+            name: self.check.get_numerical_gradient(name, self.used_outputs) for name in names}
 
     def find_wrong_gradients(self, gradients):
         """Return the set of the names in {name: gradient} whose gradient is not the true one."""
