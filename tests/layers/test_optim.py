@@ -5,92 +5,59 @@ import math
 import numpy as np
 import pytest
 
+from npdl import optim
 from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.optim import (
-    SGD,
-    Adam,
-    AdamW,
-    NesterovSGD,
-    RMSprop,
-    clip_by_global_norm,
-    decay_only_matrices,
-)
+from npdl.optim import SGD, Adam, AdamW, NesterovSGD, RMSprop, clip_by_global_norm
 from npdl.schedule import schedule
 
 
 class Pair(Layer):
     """A Linear and a LayerNorm: four parameters, matrices and vectors."""
 
-    def __init__(self, dtype="float64"):
-        self.map = Linear(5, 3, rng=2, dtype=dtype)
-        self.norm = LayerNorm(3, dtype=dtype)
+    def __init__(self):
+        self.map = Linear(5, 3, rng=2, dtype="float64")
+        self.norm = LayerNorm(3, dtype="float64")
 
 
 class Scalar(Layer):
-    def __init__(self, value, dtype="float64"):
-        self.w = Param(np.array([value], dtype))
+    def __init__(self, value):
+        self.w = Param(np.array([value], "float64"))
 
 
-def gradients(model, step):
-    """A random gradient for every parameter, the same for the same step."""
-    rng = stream(7, step)
-    return {name: rng.standard_normal(param.shape) for name, param in model.params()}
+TORCH = [           # (npdl's class, torch's class, options of both, npdl's own, torch's own)
+    (SGD, "SGD", {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.02}, {}, {}),
+    (NesterovSGD, "SGD", {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.02}, {},
+     {"nesterov": True}),
+    (RMSprop, "RMSprop", {"lr": 0.03, "eps": 1e-5, "weight_decay": 0.02}, {"beta": 0.9},
+     {"alpha": 0.9}),
+    (Adam, "Adam", {"lr": 3e-2, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}, {}, {}),
+    (AdamW, "AdamW", {"weight_decay": 1.0}, {}, {}),                # as document 004 has it
+    (AdamW, "AdamW", {"lr": 0.1, "betas": (0.7, 0.9), "eps": 1e-3, "weight_decay": 0.5}, {}, {}),
+]
 
 
-def train(model, optimizer):
-    for step in range(20):
-        optimizer.zero_grad()
-        for (_, param), gradient in zip(model.params(), gradients(model, step).values(),
-                                        strict=True):
-            param.grad += gradient
-        optimizer.step()
-    return model.state_dict()
-
-
-TORCH = {
-    "SGD, momentum, decay": (
-        lambda m: SGD(m, 0.05, momentum=0.9, weight_decay=0.02),
-        lambda t, p: t.SGD(p, 0.05, momentum=0.9, weight_decay=0.02)),
-    "NesterovSGD, decay": (
-        lambda m: NesterovSGD(m, 0.05, momentum=0.9, weight_decay=0.02),
-        lambda t, p: t.SGD(p, 0.05, momentum=0.9, weight_decay=0.02, nesterov=True)),
-    "RMSprop, decay": (
-        lambda m: RMSprop(m, 0.03, beta=0.9, eps=1e-5, weight_decay=0.02),
-        lambda t, p: t.RMSprop(p, 0.03, alpha=0.9, eps=1e-5, weight_decay=0.02)),
-    "Adam, decay, betas": (
-        lambda m: Adam(m, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
-        lambda t, p: t.Adam(p, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
-    "AdamW as document 004 has it": (
-        lambda m: AdamW(m, weight_decay=1.0), lambda t, p: t.AdamW(p, weight_decay=1.0)),
-    "AdamW, betas, eps": (
-        lambda m: AdamW(m, 0.1, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.5),
-        lambda t, p: t.AdamW(p, 0.1, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.5)),
-}
-
-
-def train_torch(torch, make, model):
-    params = {name: torch.tensor(array, requires_grad=True)
-              for name, array in model.state_dict().items()}
-    optimizer = make(torch.optim, list(params.values()))
-    for step in range(20):
-        for name, gradient in gradients(model, step).items():
-            params[name].grad = torch.tensor(gradient)
-        optimizer.step()
-    return {name: param.detach().numpy() for name, param in params.items()}
-
-
-@pytest.mark.parametrize("what", TORCH)
-def test_against_torch(what):
+@pytest.mark.parametrize(("ours", "theirs", "options", "own", "torchs"), TORCH)
+def test_against_torch(ours, theirs, options, own, torchs):
     torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
-    ours, theirs = TORCH[what]
-    wanted = train_torch(torch, theirs, Pair())
     model = Pair()
-    found = train(model, ours(model))
-    for name in wanted:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-12, err_msg=name)
+    wanted = {name: torch.tensor(array, requires_grad=True)
+              for name, array in model.state_dict().items()}
+    optimizer = ours(model, **options, **own)
+    other = getattr(torch.optim, theirs)(list(wanted.values()), **options, **torchs)
+    for step in range(20):
+        rng = stream(7, step)
+        optimizer.zero_grad()
+        for name, param in model.params():
+            gradient = rng.standard_normal(param.shape)
+            param.grad += gradient
+            wanted[name].grad = torch.tensor(gradient)
+        optimizer.step()
+        other.step()
+    for name, array in model.state_dict().items():
+        np.testing.assert_allclose(array, wanted[name].detach(), rtol=0, atol=1e-12, err_msg=name)
 
 
 def steps_of(make, start, gradients):
@@ -132,7 +99,7 @@ def test_steps_by_hand(make, first, gradients, values):
 
 def test_decay_acts_on_everything_unless_it_is_told():
     rates = {}
-    for prepare in (lambda model: None, decay_only_matrices):
+    for prepare in (lambda model: None, optim.decay_only_matrices):
         model = Pair()
         model.norm.bias.data[...] = 1.0
         prepare(model)
