@@ -13,7 +13,7 @@ import pytest
 from npdl import backend
 from npdl.errors import BackendError, InputError
 from tests.tools import cupy_on_cpu, device, slow
-from tests.tools.device_helpers import SETTINGS, small_config
+from tests.tools.device_helpers import MODELS, small_config
 from tests.tools.trained import make_trained, state_of
 
 pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
@@ -92,9 +92,8 @@ def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
 
 @pytest.mark.slow
 def test_the_script_runs_on_the_stand_in(tmp_path):
-    done = start("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy",
-                 "--engine", "plain", "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out",
-                 tmp_path / "run")
+    done = start("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy", "--engine", "plain",
+                 "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert "3 steps" in done.stdout
 
@@ -122,13 +121,11 @@ def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
             raise ImportError("libpng.so: cannot open shared object file")
 
 
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
-@pytest.mark.parametrize("settings", SETTINGS[1:], ids=str)
+@pytest.mark.parametrize(("model", "settings"), [
+    row for row in MODELS if row[1]["engine"] == "plain"], ids=str)
 def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):
     """Where there is no CuPy, by NumPy; test_gpu.py has more."""
     config = small_config(model, settings, dtype="float64")
-    if config is None:
-        pytest.skip("an option of the GPT")
     wanted = make_trained(config, 4)
     with device.numpy_as_cupy(), backend.using("cupy"):
         found, _ = state_of(make_trained(config, 4))

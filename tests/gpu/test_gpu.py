@@ -12,6 +12,7 @@ from npdl.backend import stream, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.language_models import Recomputed
 from npdl.decoding.model_scorers import make_scorer
+from npdl.engine.step import move_arrays
 from npdl.errors import BackendError, InputError
 from npdl.functions import sum_by_index
 from npdl.layers.embedding import Embedding
@@ -20,15 +21,16 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
 from npdl.study.check.subjects import randomise
 from npdl.study.relative_error import relative_error
-from npdl.study.trees import cast_tree, map_leaves
+from npdl.study.trees import cast_tree, draw_upstream, map_arrays
 from npdl.train.config import Config
 from npdl.train.engine import Batch, PlainEngine, RecordedEngine
 from npdl.train.loop import Trainer, l2_norm
 from npdl.train.run import load_run, train
+from tests.engine.test_cuda import host_arrays
 from tests.layers.cases import all_cases
 from tests.tools import cupy_on_cpu
 from tests.tools.device import REASON, forbid_waiting, needs_cupy
-from tests.tools.device_helpers import SETTINGS, small_config
+from tests.tools.device_helpers import MODELS, small_config
 from tests.tools.trained import make_trained, state_of
 
 pytestmark = needs_cupy
@@ -36,14 +38,11 @@ if REASON is not None:                          # hundreds of cases: not one by 
     pytest.skip(str(REASON), allow_module_level=True)
 STEPS, CLOSE = 20, {"float32": 1e-4, "float64": 1e-9}
 ENGINES = PlainEngine, RecordedEngine
-MODELS = {
-    "gpt": lambda: GPT(7, 16, 2, 2, max_len=8),
-    "gpt, pre-norm, tied": lambda: GPT(7, 16, 2, 2, max_len=8, norm="pre", positions="learned",
-                                       tied=True),
-    "lstm": lambda: LSTMLM(7, 16),
-}
+DECODED = {
+    "gpt": {}, "gpt, pre-norm, tied": {"norm": "pre", "positions": "learned", "tied": True},
+    "lstm": None}
 every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
-every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
+every_setting = pytest.mark.parametrize(("model", "settings"), MODELS, ids=str)
 
 
 def close(result, expected, limit, what=""):
@@ -58,25 +57,12 @@ def placed(nest, place):
     if isinstance(nest, dict):
         return {name: value if name == "lengths" else placed(value, place)
                 for name, value in nest.items()}
-    return map_leaves(nest, lambda leaf: place(leaf) if isinstance(leaf, np.ndarray) else leaf)
-
-
-def arrays_in(nest):
-    """The arrays of a nest, on the host, in order."""
-    if isinstance(nest, (tuple, list)):
-        return [array for item in nest for array in arrays_in(item)]
-    return [np.asarray(to_host(nest))] if hasattr(nest, "dtype") else []
-
-
-def upstream(outputs, rng):
-    """Random gradients in the nest of `outputs`, for the float arrays in it."""
-    return map_leaves(outputs, lambda y: None if y is None or y.dtype.kind != "f"
-                  else rng.standard_normal(y.shape).astype(y.dtype))
+    return map_arrays(nest, place)
 
 
 def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
-    """Outputs, returned gradients and parameters' gradients of one case, on the host; `unwaited` is
-    a context for what must not wait for the device."""
+    """The arrays_of one case, on the host; `unwaited` is a context for what must not wait for the
+    device."""
     with backend.using("numpy"):
         layer, inputs, options = case.build(stream(3, 5))
     layer = layer.astype(dtype).to_backend()
@@ -86,11 +72,11 @@ def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
     inputs, options = (placed(cast_tree(nest, dtype), place) for nest in (tuple(inputs), options))
     with unwaited():
         outputs, cache = layer.forward(*inputs, **options)
-    dout = placed(upstream(outputs, stream(7)), place)
+    dout = cast_tree(draw_upstream(move_arrays(outputs, to_host), stream(7)), dtype)
+    dout = placed(dout, place)
     with unwaited():
         returned = layer.backward(dout, cache)
-    grads = [to_host(p.grad) for _, p in layer.params()]
-    return arrays_in(outputs) + arrays_in(returned) + grads
+    return list(host_arrays([layer], [(outputs, returned)]))
 
 
 @pytest.mark.parametrize(("case", "dtype"), [
@@ -130,13 +116,9 @@ def assert_first_steps_agree(config, steps=STEPS):
     assert {array.dtype for array in arrays.values()} == {np.dtype(config.dtype)}
 
 
-@every_model
 @every_setting
 def test_the_first_steps_equal_numpys(model, settings):
-    config = small_config(model, settings, steps=STEPS)
-    if config is None:
-        pytest.skip("an option of the GPT")
-    assert_first_steps_agree(config)
+    assert_first_steps_agree(small_config(model, settings, steps=STEPS))
 
 
 @pytest.mark.slow
@@ -156,13 +138,9 @@ def test_two_runs_of_a_seed_are_the_same_bit_for_bit(gpu, model, engine, dtype):
         np.testing.assert_array_equal(again[name], array, err_msg=name)
 
 
-@every_model
 @every_setting
 def test_a_training_step_never_waits_and_computes_in_its_own_dtype(gpu, model, settings):
-    config = small_config(model, settings)
-    if config is None:
-        pytest.skip("an option of the GPT")
-    trainer = make_trained(config, 1)
+    trainer = make_trained(small_config(model, settings), 1)
     with trainer.engine, forbid_waiting():
         for _ in range(2):
             trainer.update()
@@ -201,13 +179,14 @@ def test_memory_that_is_full_is_one_line(gpu, tmp_path):
 # Decoding, ids
 
 def model_of(name):
-    model = MODELS[name]()
+    options = DECODED[name]
+    model = LSTMLM(7, 16) if options is None else GPT(7, 16, 2, 2, max_len=8, **options)
     randomise(model, np.random.default_rng(7), 0.3)
     return model
 
 
 @pytest.mark.parametrize("scorer", [make_scorer, Recomputed])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", DECODED)
 def test_every_decoder_finds_what_it_finds_on_numpy(name, scorer):
     model = model_of(name)
 
@@ -225,7 +204,7 @@ def test_every_decoder_finds_what_it_finds_on_numpy(name, scorer):
 
 
 @pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card does not count waits")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", DECODED)
 def test_decoding_waits_once_for_each_token(gpu, name):
     def waits(advance):
         with cupy_on_cpu.record() as events:
