@@ -191,13 +191,10 @@ def test_load_state_dict_refuses_and_changes_nothing(tmp_path):
     layer = build(ONE_OF_EACH["Linear"]).layer
     saved = layer.state_dict()
     other = {name: array + 1 for name, array in saved.items()}
-    wrong = [
-        ({"W": other["W"]}, "'b' is missing"),
-        ({**other, "c": other["b"]}, "'c' is unknown"),
-        ({**other, "W": other["W"].T}, r"'W' is float64 \(4, 3\)"),
-        ({**other, "W": other["W"].astype("float32")}, "'W' is float32"),
-    ]
-    for arrays, message in wrong:
+    for arrays, message in (
+            ({"W": other["W"]}, "'b' is missing"), ({**other, "c": other["b"]}, "'c' is unknown"),
+            ({**other, "W": other["W"].T}, r"'W' is float64 \(4, 3\)"),
+            ({**other, "W": other["W"].astype("float32")}, "'W' is float32")):
         with pytest.raises(InputError, match=message):
             layer.load_state_dict(arrays)
         equal(layer.state_dict(), saved)

@@ -84,9 +84,8 @@ def cross_entropy(layer, P, logits, targets):
 
 def soft_cross_entropy(layer, P, logits, q):
     V = logits.shape[-1]
-    terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V),
-                            reduction="none").view(q.shape[:-1])
-    return reduced(layer, terms)
+    terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V), reduction="none")
+    return reduced(layer, terms.view(q.shape[:-1]))
 
 
 def reduced(layer, terms):
@@ -126,16 +125,15 @@ def mlp(layer, P, x):
 
 
 def feed_forward(layer, P, x):
-    activation = {"GELU": F.gelu, "ReLU": F.relu}[type(layer.activation).__name__]
+    activation = ACTIVATIONS[type(layer.activation).__name__]
     return linear(P, activation(linear(P, x, "up.")), "down.")
 
 
 # Attention and transformers
 
 def dot(scale):
-    def theirs(layer, P, q, k, v, mask=None):
-        return F.scaled_dot_product_attention(q, k, v, visible(mask), scale=scale)
-    return theirs
+    return lambda layer, P, q, k, v, mask=None: F.scaled_dot_product_attention(
+        q, k, v, visible(mask), scale=scale)
 
 
 def visible(mask):
