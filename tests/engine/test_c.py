@@ -1,7 +1,6 @@
 """The C target: its functions to 2 units in the last place, and a cache that is safe to load."""
 
 import ctypes
-import functools
 import math
 import os
 import stat
@@ -17,6 +16,7 @@ from npdl.engine.c_module import HEAD
 from npdl.errors import InputError
 from npdl.functions import sum_by_index
 from npdl.losses import SequenceLoss, SquaredError
+from tests.tools import slow
 
 COMPILERS = [name for name in ("gcc", "clang") if c_build.shutil.which(name)]
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
@@ -38,8 +38,8 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 5e-324, 1e-310, 1e
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_functions_are_at_most_2_ulp_off(name, dtype, compiler, monkeypatch):
     monkeypatch.setenv("CC", compiler)
-    kinds = {np.float32: ("f", "float", ctypes.c_float), np.float64: ("d", "double",
-                                                                      ctypes.c_double)}
+    kinds = {np.float32: ("f", "float", ctypes.c_float),
+             np.float64: ("d", "double", ctypes.c_double)}
     s, T, c_type = kinds[dtype]
     loops = "".join(LOOP.format(name=n, s=each, T=t) for n in EXACT
                     for each, t, _ in kinds.values())
@@ -60,11 +60,6 @@ def test_functions_are_at_most_2_ulp_off(name, dtype, compiler, monkeypatch):
                                       wanted[~finite & ~np.isnan(wanted)])
         off = np.abs(y[finite] - wide[finite]) / np.spacing(np.abs(wanted[finite]))
     assert off.max() <= 2
-
-
-@functools.cache
-def losses_of_numpy():
-    return small_step("numpy")
 
 
 def small_step(target, threads=1):
@@ -94,8 +89,7 @@ def test_sums_by_index_and_small_products_are_c_functions():
         np.testing.assert_array_equal(found, wanted)
     lowered = step.recordings[0].lowered
     pairs = zip(lowered.calls, lowered.call_operations, strict=True)
-    compiled = [ops[0].kind for call, ops in pairs
-                if isinstance(call.func, ctypes._CFuncPtr)]
+    compiled = [ops[0].kind for call, ops in pairs if isinstance(call.func, ctypes._CFuncPtr)]
     assert compiled.count("sum_by_index") == 2 and compiled.count("matmul") == 2
 
 
@@ -114,40 +108,25 @@ def test_a_step_is_compiled_once(cache, monkeypatch):
     assert small_step("c") == first and not lines and library.exists()
 
 
-def a_folder_that_others_may_write(cache, monkeypatch):
-    cache.mkdir(parents=True)
-    cache.chmod(0o777)
+BROKEN = {
+    "a folder that others may write": lambda cache, patch: (
+        cache.mkdir(parents=True), cache.chmod(0o777)),
+    "a library of another user": lambda cache, patch: (
+        small_step("c"), patch.setattr(os, "getuid", lambda: os.stat(cache).st_uid + 1)),
+    "no compiler": lambda cache, patch: patch.setenv("CC", "no-such-compiler"),
+    "a compiler that fails": lambda cache, patch: patch.setattr(
+        c_build, "FLAGS", ["--no-such-option"]),
+    "no home": lambda cache, patch: (
+        patch.delenv("XDG_CACHE_HOME"), patch.setattr(os.path, "expanduser", lambda path: path)),
+    "a file in the place of the folder": lambda cache, patch: (
+        cache.parent.parent.joinpath("npdl").write_text("")),
+}
 
 
-def a_library_of_another_user(cache, monkeypatch):
-    small_step("c")
-    monkeypatch.setattr(c_build.os, "getuid", lambda: os.stat(cache).st_uid + 1)
-
-
-def no_compiler(cache, monkeypatch):
-    monkeypatch.setenv("CC", "no-such-compiler")
-
-
-def a_compiler_that_fails(cache, monkeypatch):
-    monkeypatch.setattr(c_build, "FLAGS", ["--no-such-option"])
-
-
-def no_home(cache, monkeypatch):
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(c_build.os.path, "expanduser", lambda path: path)
-
-
-def no_room(cache, monkeypatch):
-    cache.parent.parent.joinpath("npdl").write_text("a file in the place of the folder")
-
-
-@pytest.mark.parametrize("broken", [
-    a_folder_that_others_may_write, a_library_of_another_user, no_compiler, *(
-        pytest.param(each, marks=pytest.mark.slow)
-        for each in (a_compiler_that_fails, no_home, no_room))])
+@pytest.mark.parametrize("broken", slow.mark_except(list(BROKEN)[:3], BROKEN))
 def test_without_a_safe_library_the_step_runs_with_numpy(broken, cache, monkeypatch, capsys):
-    broken(cache, monkeypatch)
-    np.testing.assert_allclose(small_step("auto", threads=2), losses_of_numpy(), rtol=1e-5)
+    BROKEN[broken](cache, monkeypatch)
+    np.testing.assert_allclose(small_step("auto", threads=2), small_step("numpy"), rtol=1e-5)
     (line,) = capsys.readouterr().err.splitlines()
     assert "NumPy" in line
     with pytest.raises(CompilerError):

@@ -11,16 +11,8 @@ from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.step import move_arrays
 from npdl.losses import SequenceLoss
 from npdl.study.check.samples import find_layer_classes
-from tests.engine.test_equality import (
-    OPTIMIZERS,
-    TOLERANCE,
-    arrays_of,
-    assert_close,
-    example_layers,
-    forward_and_backward,
-    gpt,
-    plain_steps,
-)
+from tests.engine import test_equality as equality
+from tests.engine.test_equality import OPTIMIZERS, TOLERANCE, assert_close, gpt
 from tests.tools import cupy_on_cpu
 from tests.tools.device import needs_cupy
 
@@ -32,21 +24,21 @@ emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts
 
 def host_arrays(layers, answers):
     """arrays_of, on the host."""
-    return map(to_host, arrays_of(layers, move_arrays(answers, to_host)))
+    return map(to_host, equality.arrays_of(layers, move_arrays(answers, to_host)))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [
     pytest.param(name, list(TOLERANCE)[i % 2], marks=[] if name in QUICK else pytest.mark.slow)
     for i, name in enumerate(sorted(find_layer_classes()))])
 def test_every_layer_equals_its_plain_step(name, dtype):
-    plain, *examples = example_layers(name, dtype, few=None)    # all of them
+    plain, *examples = equality.example_layers(name, dtype, few=None)    # all of them
     layers, steps = [layer.astype(dtype) for layer in plain], []
-    for arguments, answers in plain_steps(plain, *examples, dtype):
+    for arguments, answers in equality.plain_steps(plain, *examples, dtype):
         steps.append((arguments, [np.copy(x) for x in host_arrays(plain, answers)]))
     with backend.using("cupy"):
         lines = []
         layers = [layer.to_backend() for layer in layers]
-        step = RecordedStep(forward_and_backward, (layers,), note=lines.append)
+        step = RecordedStep(equality.forward_and_backward, (layers,), note=lines.append)
         for arguments, wanted in steps:
             for layer in layers:
                 layer.zero_grad()

@@ -202,9 +202,8 @@ def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
 def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
     """The numbers of rows are rounded up, and the added rows change nothing."""
     rng, sizes = np.random.default_rng(8), set()
-    models, plain, step = two_sides(
-        lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1), target="numpy",
-        share_prefixes=True)
+    models, plain, step = two_sides(lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1),
+                                    target="numpy", share_prefixes=True)
     for _ in range(12):
         ids = rng.integers(0, [1, 40, 4, 4], (100, 4))
         counted = np.tile(np.arange(4) == 3, (100, 1))
@@ -224,8 +223,8 @@ def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
 def test_products_of_gathered_rows_are_products_of_the_table(dtype, target):
     """An LSTM reads more tokens than its vocabulary has."""
     rng = np.random.default_rng(6)
-    models, plain, step = two_sides(
-        lambda: npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0), target=target)
+    models, plain, step = two_sides(lambda: npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0),
+                                    target=target)
     for _ in range(3):
         given = *rng.integers(0, 4, (2, 7, 3)), np.ones((7, 3), bool)
         assert_close([step(*given, lr=0.1)], [plain(*given, lr=0.1)], TOLERANCE[dtype])
@@ -282,6 +281,5 @@ def test_adapters_over_a_frozen_model(target):
         given = *rng.integers(0, 11, (2, 3, 5)), rng.random((3, 5)) < 0.8
         assert_close([step(*given, lr=0.01)], [plain(*given, lr=0.01)], 1e-12)
     assert_same(models, 1e-11)
-    lines = {op.source[0].rpartition("/")[2] for op in
-             step.recorded.recordings[0].operations}
-    assert "linears.py" in lines and step.recorded.why_not is None
+    sources = {op.source[0] for op in step.recorded.recordings[0].operations}
+    assert any(file.endswith("linears.py") for file in sources) and step.recorded.why_not is None

@@ -24,11 +24,8 @@ from tests.engine import test_equality
 from tests.engine.test_equality import TARGETS, assert_same
 
 two_sides = functools.partial(test_equality.two_sides, target="numpy")
+gpt = functools.partial(test_equality.gpt, "float64")
 COUNTED = np.ones((3, 5), bool)
-
-
-def gpt(**options):
-    return npdl.GPT(11, 12, 1, 3, max_len=8, dtype="float64", rng=1, **options)
 
 
 def batch(seed, shape=(3, 5)):
@@ -148,11 +145,10 @@ def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
         generators = [np.random.default_rng(seed) for _ in models]
         assert plain(*given, rng=generators[0]) == step(*given, rng=generators[1])
         assert generators[0].random() == generators[1].random()
-    for change in (lambda model: None,
-                   lambda model: setattr(model.decoder.blocks[0].dropout, "rate", 0.6),
-                   lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.1),
-                   lambda model: setattr(model.classifier.W, "data",
-                                         model.classifier.W.data + 1.0)):
+    for change in (
+            lambda model: None, lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.1),
+            lambda model: setattr(model.decoder.blocks[0].dropout, "rate", 0.6),
+            lambda model: setattr(model.classifier.W, "data", model.classifier.W.data + 1.0)):
         for model in models:
             change(model)
         for seed in range(3):
@@ -160,29 +156,6 @@ def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
         check(3, (2, 4))
     assert_same(models)
     assert len(step.recorded.recordings) == 8 and step.recorded.why_not is None
-
-
-def test_running_statistics_move_once_per_step():
-    def make():
-        return npdl.Sequential(npdl.Linear(3, 4, rng=0, dtype="float64"),
-                               npdl.BatchNorm(4, dtype="float64"))
-    models, plain, step = two_sides(make, loss=SquaredError())
-    for seed in range(4):
-        x = np.random.default_rng(seed).standard_normal((5, 4))
-        assert plain(x[:, :3], x) == step(x[:, :3], x)
-    assert_same(models, 0)
-
-
-@pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("target", ["numpy", "auto"])
-def test_a_repeated_run_is_bitwise_identical(target):
-    def run():
-        model = gpt(dropout=0.2)
-        step = compile_step(model, SequenceLoss(), npdl.AdamW(model), max_norm=0.1, target=target)
-        losses = [step(*batch(i % 2), COUNTED, rng=np.random.default_rng(i)) for i in range(4)]
-        return losses, model.state_dict()
-    (losses, state), (again, other) = run(), run()
-    assert losses == again and all(np.array_equal(state[name], other[name]) for name in state)
 
 
 # What runs plainly
@@ -262,8 +235,7 @@ def test_a_failed_recording_leaves_state_and_generator_as_they_were():
             np.asarray(dy)
             return super().backward(dy, cache)
 
-    models, plain, step = two_sides(lambda: Last(lambda y: y + 0), optim.AdamW,
-                                    loss=SquaredError())
+    models, plain, step = two_sides(lambda: Last(lambda y: y + 0), optim.AdamW, SquaredError())
     x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
     assert step(x, y) == plain(x, y)
     assert_same(models, 0)
@@ -326,8 +298,7 @@ def test_some_of_a_users_operations(target):
         np.mean(y, 0, out=y[1])
         np.concatenate([y[:1], y[:-1]], out=y)
         return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
-    models, plain, step = two_sides(lambda: Squares(unusual), target=target,
-                                    loss=SquaredError())
+    models, plain, step = two_sides(lambda: Squares(unusual), target=target, loss=SquaredError())
     for seed in range(4):
         x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
@@ -482,9 +453,8 @@ def test_steps_in_threads_do_not_disturb_each_other():
         model = npdl.MLP([4, 6, 3], rng=seed)
         step = compile_step(model, CrossEntropy(), npdl.AdamW(model), target="numpy")
         rng = np.random.default_rng(seed)
-        losses.setdefault(seed, []).append([
-            step(rng.standard_normal((5, 4), np.float32), rng.integers(0, 3, 5))
-            for _ in range(20)])
+        batches = [(rng.standard_normal((5, 4), "f4"), rng.integers(0, 3, 5)) for _ in range(20)]
+        losses.setdefault(seed, []).append([step(*given) for given in batches])
     for repeat in range(2):
         threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
         for thread in threads:
