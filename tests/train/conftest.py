@@ -9,15 +9,14 @@ from npdl.train.run import load_run, train
 
 TINY = {"engine": "plain", "layers": 1, "width": 16, "heads": 2, "eval_first": 0}
 PLAY = "To be, or not to be: that is the question.\n" * 20
+ADDITION = {"p": 5, "steps": 4, "eval_every": 2, "save_every": 2, **TINY}
+TEXT = {"text": "play.txt", "block": 8, "batch": 5, "eval_batches": 3, "steps": 1, **TINY}
 SETTINGS = {
-    "gpt": {"p": 5, "steps": 4, "eval_every": 2, "save_every": 2, **TINY},
-    "lstm": {"model": "lstm", "p": 5, "steps": 4, "eval_every": 2, "save_every": 2, **TINY},
+    "gpt": ADDITION, "lstm": ADDITION | {"model": "lstm"},
+    "text": TEXT, "text-lstm": TEXT | {"model": "lstm"},
     "adds": {"p": 7, "layers": 2, "width": 16, "heads": 2, "eval_first": 0, "eval_every": 200,
              "save_every": 100, "steps": 200, "r_train": 1.0, "lr": 1e-2, "weight_decay": 0.0,
              "clip": None, "engine": "plain"},
-    "text": {"text": "play.txt", "block": 8, "batch": 5, "eval_batches": 3, "steps": 1, **TINY},
-    "text-lstm": {"model": "lstm", "text": "play.txt", "block": 8, "batch": 5, "eval_batches": 3,
-                  "steps": 1, **TINY},
 }
 
 

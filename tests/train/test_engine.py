@@ -42,11 +42,6 @@ def test_engines_and_threads_make_the_same_updates_up_to_rounding(model):
         np.testing.assert_allclose(array, arrays[name], rtol=0, atol=1e-9, err_msg=name)
 
 
-def test_more_threads_than_sequences_work():
-    trainer = make_trained(small(p=2, r_train=0.5, threads=5), 2)     # two equations to train on
-    assert all(np.isfinite(array).all() for array in state_of(trainer)[0].values())
-
-
 @pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("lstm", "plain")])
 def test_evaluation_agrees_with_the_formulas(model, engine):
     trainer = make_trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 1)

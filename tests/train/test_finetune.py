@@ -98,8 +98,7 @@ def test_the_device_path_gives_the_same_run(tmp_path, adds):
     here = tuned(adds, tmp_path / "numpy", adapters, operator="-")
     with device.numpy_as_cupy(), backend.using("cupy"):
         config = finetune_config(load_run(adds), adapters,
-                                 {**QUICK, "operator": "-", "backend": "cupy",
-                                  "engine": "plain"})
+                                 {**QUICK, "operator": "-", "backend": "cupy"})
         parameters = load_run(adds).model.state_dict()
         train(config, tmp_path / "device", quiet=True, base=parameters)
     assert_same_records(load_run(tmp_path / "device").records, here.records)

@@ -48,9 +48,8 @@ def test_the_folder_holds_settings_records_parameters_curves_and_summary(tmp_pat
     assert "t_f(L_val)" in capsys.readouterr().out
     run = load_run(run_folder)
     assert run.step == 11 and run.records == records
-    assert records[-1]["l2_norm"] == pytest.approx(
-        np.sqrt(sum((p.data.astype("float64") ** 2).sum() for _, p in run.model.params())),
-        rel=1e-5)
+    squares = sum((p.data.astype("float64") ** 2).sum() for _, p in run.model.params())
+    assert records[-1]["l2_norm"] == pytest.approx(np.sqrt(squares), rel=1e-5)
     assert_same_bytes(run.model.state_dict(), {
         name.removeprefix("param/"): array for name, array in arrays_of(run_folder).items()
         if name.startswith("param/")})

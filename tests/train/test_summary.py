@@ -10,36 +10,24 @@ from npdl.errors import CheckpointError, InputError
 from npdl.train.curves import plot_curves
 from npdl.train.summary import format_table, summarise
 
-RECORDS = [
-    {"step": step, "train_loss": tl, "train_accuracy": ta,
-     "validation_loss": vl, "validation_accuracy": va}
-    for step, tl, ta, vl, va in [
-        (0, 3.0, 0.1, 3.0, 0.0),
-        (10, 1.0, 0.9, 4.0, 0.1),
-        (20, 0.5, 1.0, 5.0, None),
-        (30, 0.25, 1.0, 2.0, 0.75),
-        (40, 0.25, 0.98, 0.5, 0.95),
-        (50, 0.5, 1.0, 0.5, 0.95),
-    ]
-]
+NAMES = ("step", "train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+RECORDS = [dict(zip(NAMES, row, strict=True)) for row in (
+    (0, 3.0, 0.1, 3.0, 0.0), (10, 1.0, 0.9, 4.0, 0.1), (20, 0.5, 1.0, 5.0, None),
+    (30, 0.25, 1.0, 2.0, 0.75), (40, 0.25, 0.98, 0.5, 0.95), (50, 0.5, 1.0, 0.5, 0.95))]
 
 
 def test_summary_by_hand():
     summary = summarise(RECORDS)
     assert summary == {
-        "train_loss": 0.25, "t_f_train_loss": 30,
-        "validation_loss": 0.5, "t_f_validation_loss": 40,
-        "train_accuracy": 1.0, "t_f_train_accuracy": 20,
-        "validation_accuracy": 0.95, "t_f_validation_accuracy": 40,
-        "delta_t_loss": 10, "delta_t_accuracy": 20,
-        "final": {"step": 50, "train_loss": 0.5, "train_accuracy": 1.0,
-                  "validation_loss": 0.5, "validation_accuracy": 0.95},
-    }
+        "train_loss": 0.25, "t_f_train_loss": 30, "train_accuracy": 1.0, "t_f_train_accuracy": 20,
+        "validation_loss": 0.5, "t_f_validation_loss": 40, "validation_accuracy": 0.95,
+        "t_f_validation_accuracy": 40, "delta_t_loss": 10, "delta_t_accuracy": 20,
+        "final": RECORDS[-1]}
     assert summarise(RECORDS[::-1]) == summary
     assert json.loads(json.dumps(summary)) == summary
 
 
-def test_summary_without_validation_or_with_nan():
+def test_summary_without_validation_or_with_nan_or_of_nothing():
     records = [{"step": 1, "train_loss": 2.0}, {"step": 2, "train_loss": math.nan}]
     summary = summarise(records)
     assert (summary["train_loss"], summary["t_f_train_loss"]) == (2.0, 1)
@@ -48,9 +36,6 @@ def test_summary_without_validation_or_with_nan():
         assert summary[key] is None
     assert math.isnan(summary["final"]["train_loss"])
     assert "| L_val | - |" in format_table({"one": [summary]})
-
-
-def test_nothing_to_summarise():
     with pytest.raises(InputError, match="no records to summarise"):
         summarise([])
 
