@@ -22,12 +22,6 @@ def torch():
     return pytest.importorskip("torch", reason="exchange is checked against torch itself")
 
 
-def reference():
-    """experiments/benchmark/torch_reference.py, which imports torch."""
-    from experiments.benchmark import torch_reference
-    return torch_reference
-
-
 def arrays_of(module):
     return {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
 
@@ -48,8 +42,10 @@ def npdl_names(arrays):
     {"bias": False, "norm_bias": False, "norm": "pre"},
 ])
 def test_a_trained_gpt_comes_in_and_goes_out(torch, options):
+    from experiments.benchmark import torch_reference  # which imports torch
+
     torch.manual_seed(0)
-    module = reference().GPT(11, 8, 2, 2, max_len=7, **options).double()
+    module = torch_reference.GPT(11, 8, 2, 2, max_len=7, **options).double()
     tokens = np.random.default_rng(0).integers(0, 11, (3, 6))
     own = options | ({} if "positions" in options else {"positions": "k/d"})
     model = GPT(11, 8, 2, 2, max_len=7, dtype="float64", **own)
@@ -85,17 +81,15 @@ def test_recurrent_networks(torch, kind, theirs, bias):
 
 def test_single_modules(torch):
     torch.manual_seed(5)
-    f64, x = {"dtype": torch.float64}, np.random.default_rng(5).standard_normal((3, 4, 6))
-    for module, layer, inputs in (
-            (torch.nn.Linear(6, 3, **f64), Linear(6, 3, dtype="float64"), x),
-            (torch.nn.Linear(6, 3, bias=False, **f64),
-             Linear(6, 3, bias=False, dtype="float64"), x),
-            (torch.nn.Embedding(5, 4, **f64), Embedding(5, 4, dtype="float64"),
-             np.arange(6).reshape(2, 3) % 5),
-            (torch.nn.LayerNorm(6, **f64), LayerNorm(6, dtype="float64"), x),
-            (torch.nn.RMSNorm(6, eps=1e-5, **f64), RMSNorm(6, dtype="float64"), x),
-            (torch.nn.GroupNorm(2, 4, **f64), GroupNorm(4, 2, dtype="float64"), x),
-            (torch.nn.BatchNorm1d(4, **f64), BatchNorm(4, dtype="float64"), x)):
+    nn, ids = torch.nn, np.arange(6).reshape(2, 3) % 5
+    for module, layer in (
+            (nn.Linear(6, 3), Linear(6, 3)), (nn.Linear(6, 3, False), Linear(6, 3, bias=False)),
+            (nn.Embedding(5, 4), Embedding(5, 4)), (nn.LayerNorm(6), LayerNorm(6)),
+            (nn.RMSNorm(6, 1e-5), RMSNorm(6)), (nn.GroupNorm(2, 4), GroupNorm(4, 2)),
+            (nn.BatchNorm1d(4), BatchNorm(4))):
+        module, layer = module.double(), layer.astype("float64")
+        inputs = np.random.default_rng(5).standard_normal((3, 4, 6))
+        inputs = ids if isinstance(layer, Embedding) else inputs
         for tensor in module.state_dict().values():
             if tensor.is_floating_point():
                 torch.nn.init.uniform_(tensor, 0.5, 1.5)
@@ -115,24 +109,18 @@ def test_single_modules(torch):
       for style in ("course", "torch") for options in (
           {"tied": True}, {"norm": "pre", "bias": False, "norm_bias": False})),
 ])
-def test_out_and_in_again_without_torch(style, build):
+def test_out_and_in_again_without_torch(style, build, tmp_path):
+    """Also through a file of another precision."""
     model, other = build(0), build(1)
     arrays = to_torch(model, style)
     assert all(a.flags.c_contiguous and a.flags.owndata for a in arrays.values())
-    from_torch(other, {n: np.asfortranarray(a) for n, a in arrays.items()}, style)
-    for name, array in model.state_dict().items():
-        np.testing.assert_array_equal(other.state_dict()[name], array)
-
-
-def test_the_forget_gate_is_the_forget_gate():
-    """A gate that is swapped on both ways would pass every round trip."""
-    layer = LSTM(1, 1, dtype="float64")
-    arrays = {name: 0 * array for name, array in to_torch(layer, "torch").items()}
-    arrays["bias_ih_l0"] += [-9, 9, 1, 9]                   # input, forget, candidate, output
-    from_torch(layer, arrays, "torch")
-    one = np.ones((1, 1))
-    (h, c), _ = layer.layers[0].cell.forward(one, (one, 2 * one))
-    assert c == pytest.approx(2, abs=1e-3) and h == pytest.approx(np.tanh(2), abs=1e-3)
+    safetensors.write(tmp_path / "wide", to_torch(model.astype("float64"), style))
+    for given in ({n: np.asfortranarray(a) for n, a in arrays.items()},
+                  safetensors.read(tmp_path / "wide")):
+        from_torch(other, given, style)
+        for name, array in model.state_dict().items():
+            np.testing.assert_array_equal(other.state_dict()[name], array)
+        other = build(2)
 
 
 def test_what_it_refuses_changes_nothing():
@@ -159,11 +147,3 @@ def test_what_it_refuses_changes_nothing():
     with pytest.raises(InputError, match="merge_lora"):
         to_torch(model)
 
-
-def test_a_model_through_a_file_of_another_precision(tmp_path):
-    model, path = GPT(5, 4, 1, 2, max_len=4, rng=1), tmp_path / "model.safetensors"
-    safetensors.write(path, to_torch(model.astype("float64")))
-    other = GPT(5, 4, 1, 2, max_len=4, rng=2)
-    from_torch(other, safetensors.read(path))
-    for name, array in model.state_dict().items():
-        np.testing.assert_array_equal(other.state_dict()[name], array)

@@ -14,14 +14,8 @@ from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl.layers.dropout import Dropout
 from npdl.train.pretrained import digest, load, to_huggingface
-from tests.train.pretrained.model_folders import (
-    KINDS,
-    arrays_of,
-    random_model,
-    rewrite,
-    write_folder,
-    write_gguf,
-)
+from tests.train.pretrained import model_folders
+from tests.train.pretrained.model_folders import KINDS, arrays_of, rewrite, write_folder
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 IDS = np.random.default_rng(1).integers(0, 320, (2, 9))
@@ -48,10 +42,8 @@ def test_out_and_in_again(tmp_path, kind):
 
 def test_half_precision_becomes_float32(tmp_path):
     write_folder(tmp_path / "a", tokenizer=False)
-    arrays = arrays_of(tmp_path / "a")
-    path = tmp_path / "a" / "model.safetensors"
-    halves = {n: a.astype("f2") for n, a in arrays.items()}
-    safetensors.write(path, halves)
+    halves = {n: a.astype("f2") for n, a in arrays_of(tmp_path / "a").items()}
+    safetensors.write(tmp_path / "a" / "model.safetensors", halves)
     W = load(tmp_path / "a").model.embedding.W.data
     np.testing.assert_array_equal(W, halves["model.embed_tokens.weight"].astype("f4"))
     assert W.dtype == "f4"
@@ -102,7 +94,7 @@ def test_quantized_as_it_comes_or_afterwards_is_the_same(tmp_path, kind):
 
 
 def test_merging_on_the_way_out_leaves_the_model_as_it_is(tmp_path):
-    found = random_model(KINDS["llama"])
+    found = model_folders.random_model(KINDS["llama"])
     add_lora(found.model, rank=2, where="W_Q")
     found.model.blocks[0].attention.W_Q.B.data[...] = 1
     before = found.model.state_dict()
@@ -122,7 +114,7 @@ def test_a_gguf_file_is_the_same_model(tmp_path, kind, stored):
     pytest.importorskip("tokenizers", reason="GGUF files hold a tokenizer")
     values = {name: value for name, value in KINDS[kind].items() if name != "head_dim"}
     made = write_folder(tmp_path / "a", values)
-    write_gguf(tmp_path / "a.gguf", tmp_path / "a", stored)
+    model_folders.write_gguf(tmp_path / "a.gguf", tmp_path / "a", stored)
     found, folder = load(tmp_path / "a.gguf"), load(tmp_path / "a")
     limit = {"F32": 0, "F16": 2e-3, "BF16": 2e-2, "Q8_0": 2e-2, "Q4_1": 0.2}[stored]
     wanted = made.model.state_dict()
@@ -151,13 +143,13 @@ def test_a_gguf_file_of_llama_3_2_has_its_scaled_frequencies(tmp_path):
     s = np.clip((8192 * f / (2 * np.pi) - 1) / 3, 0, 1)
     divisors = 1 / ((1 - s) / 32 + s)
     assert 1 == divisors[0] < divisors[4] < divisors[-1] == 32
-    write_gguf(tmp_path / "a.gguf", tmp_path / "a", divisors=divisors)
+    model_folders.write_gguf(tmp_path / "a.gguf", tmp_path / "a", divisors=divisors)
     found = load(tmp_path / "a.gguf")
     ids = np.arange(40)[None]
     np.testing.assert_allclose(found.model.forward(ids)[0], made.model.forward(ids)[0], atol=1e-5)
     to_huggingface(found, tmp_path / "b")
     assert json.loads((tmp_path / "b" / "config.json").read_text())["rope_scaling"] == scaling
-    write_gguf(tmp_path / "odd.gguf", tmp_path / "a", divisors=divisors + (f < 1e-4))
+    model_folders.write_gguf(tmp_path / "odd.gguf", tmp_path / "a", divisors=divisors + (f < 1e-4))
     with pytest.raises(InputError, match="in another way than Llama 3"):
         load(tmp_path / "odd.gguf")
 

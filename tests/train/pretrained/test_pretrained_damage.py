@@ -15,16 +15,8 @@ from npdl.errors import InputError
 from npdl.train.pretrained import load
 from tests.tools import commands
 from tests.tools.refusals import status_of
-from tests.train.pretrained.model_folders import (
-    GPT2,
-    KINDS,
-    LLAMA,
-    TEXT,
-    rewrite,
-    settings,
-    write_folder,
-    write_gguf,
-)
+from tests.train.pretrained import model_folders
+from tests.train.pretrained.model_folders import LLAMA, rewrite, settings, write_folder
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
 
@@ -166,13 +158,13 @@ def test_a_damaged_or_unsupported_folder_is_one_line(folder, capsys, mentioned):
     ({"n_head": 3}, "num_heads = 3 does not divide d_model = 16"),
 ])
 def test_a_gpt2_that_npdl_has_not(tmp_path, capsys, change, mentioned):
-    write_folder(tmp_path / "a", GPT2)
+    write_folder(tmp_path / "a", model_folders.GPT2)
     settings(tmp_path / "a", **change)
     refused(tmp_path / "a", mentioned, capsys)
 
 
 def test_a_window_that_is_not_used_is_fine(tmp_path, capsys):
-    write_folder(tmp_path / "a", KINDS["qwen2"])
+    write_folder(tmp_path / "a", model_folders.KINDS["qwen2"])
     assert commands.generate([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
     settings(tmp_path / "a", use_sliding_window=True)
     capsys.readouterr()
@@ -193,13 +185,13 @@ def test_tokens_that_the_model_has_not(folder, capsys):
     found = load(folder, tokenizer=True).tokenizer
     assert found.rules.get_vocab_size() > 300 and len(found.encode("the")) == 2
     with pytest.raises(InputError, match="which the model doesn't have: its embedding matrix has"):
-        found.encode(TEXT)
+        found.encode(model_folders.TEXT)
 
 
 @pytest.fixture
 def gguf_file(folder):
     pytest.importorskip("gguf", reason="reads GGUF files")
-    write_gguf(folder / "a.gguf", folder)
+    model_folders.write_gguf(folder / "a.gguf", folder)
     return folder / "a.gguf"
 
 
