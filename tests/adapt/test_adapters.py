@@ -35,11 +35,9 @@ def test_at_first_an_adapter_changes_nothing():
 def test_where_chooses():
     gpt_maps = {name for name, layer in named_layers(small_gpt()) if isinstance(layer, Linear)}
     for where, wanted in (
-        (None, gpt_maps),
-        ("classifier", {"classifier"}),
-        (("W_O", "up"), {n for n in gpt_maps if n.endswith(("W_O", "up"))}),
-        (("decoder.blocks.1.attention.W_K",), {"decoder.blocks.1.attention.W_K"}),
-    ):
+            (None, gpt_maps), ("classifier", {"classifier"}),
+            (("W_O", "up"), {n for n in gpt_maps if n.endswith(("W_O", "up"))}),
+            (("decoder.blocks.1.attention.W_K",), {"decoder.blocks.1.attention.W_K"})):
         model = small_gpt()
         assert set(add_lora(model, rank=1, where=where)) == wanted
         assert {n for n, part in named_layers(model) if isinstance(part, LoRALinear)} == wanted

@@ -94,23 +94,14 @@ def test_take_copies_and_refuses_what_is_not_there():
 
 @pytest.mark.parametrize("n, size, lengths", [
     (10, 4, [4, 4, 2]), (8, 4, [4, 4]), (5, 512, [5]), (3, 1, [1, 1, 1])])
-def test_batches_of_an_epoch_cover_each_index_once(n, size, lengths):
-    for epoch in range(3):
-        steps = range(epoch * len(lengths), (epoch + 1) * len(lengths))
-        batches = [batch_indices(n, size, step, seed=7) for step in steps]
+def test_batches_of_an_epoch_are_the_documented_permutation(n, size, lengths):
+    for epoch in (2, 0, 1):                         # in any order of calls
+        key = np.random.SeedSequence((7, epoch, 1))
+        expected = np.random.Generator(np.random.Philox(key)).permutation(n)
+        batches = [batch_indices(n, size, epoch * len(lengths) + i, seed=7)
+                   for i in range(len(lengths))]
         assert [len(batch) for batch in batches] == lengths
-        assert sorted(np.concatenate(batches).tolist()) == list(range(n))
-
-
-def test_batches_follow_the_documented_stream_in_any_order_of_calls():
-    key = np.random.SeedSequence((3, 2, 1))
-    expected = np.random.Generator(np.random.Philox(key)).permutation(100)[30:60]
-    in_order = [batch_indices(100, 30, step, 3) for step in range(12)]
-    assert (in_order[9] == expected).all()
-    for step in (11, 0, 5, 9, 4):
-        assert (batch_indices(100, 30, step, 3) == in_order[step]).all()
-    assert (batch_indices(100, 100, 0, 3) != batch_indices(100, 100, 1, 3)).any()
-    assert (batch_indices(100, 100, 0, 3) != batch_indices(100, 100, 0, 4)).any()
+        assert np.concatenate(batches).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("options, words", [

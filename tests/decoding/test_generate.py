@@ -20,9 +20,8 @@ from npdl.study.check.subjects import randomise
 
 V = 7
 END = 0
-GPTS = [
-    {}, {"norm": "pre"}, {"positions": "learned", "tied": True, "norm": "pre"}, {"num_layers": 1},
-]
+GPTS = [{}, {"norm": "pre"}, {"norm": "pre", "positions": "learned", "tied": True},
+        {"num_layers": 1}]
 
 
 def gpt(max_len=16, dtype="float32", **options):
