@@ -12,15 +12,13 @@ from npdl.decoding.sampling import sort_best
 def test_filters_by_hand():
     p = np.array([[0.5, 0.25, 0.15, 0.1]])
     log_p = np.log(p)
-    np.testing.assert_allclose(filter_probabilities(log_p), p)
-    np.testing.assert_allclose(filter_probabilities(log_p, 0.5), p**2 / (p**2).sum())
-    np.testing.assert_allclose(filter_probabilities(log_p, top_k=2), [[2 / 3, 1 / 3, 0, 0]])
-    np.testing.assert_allclose(filter_probabilities(log_p, top_p=0.74), [[2 / 3, 1 / 3, 0, 0]])
-    np.testing.assert_allclose(filter_probabilities(log_p, top_p=0.8), p * [1, 1, 1, 0] / 0.9)
-    np.testing.assert_allclose(filter_probabilities(log_p, top_p=1e-9), [[1, 0, 0, 0]])
-    np.testing.assert_allclose(filter_probabilities(log_p, top_p=1.0), p)
-    np.testing.assert_allclose(filter_probabilities(log_p, top_k=3, top_p=0.8),
-                               [[2 / 3, 1 / 3, 0, 0]])
+    two = [[2 / 3, 1 / 3, 0, 0]]
+    for options, wanted in (
+            ({}, p), ({"temperature": 0.5}, p**2 / (p**2).sum()), ({"top_k": 2}, two),
+            ({"top_p": 0.74}, two), ({"top_p": 0.8}, p * [1, 1, 1, 0] / 0.9),
+            ({"top_p": 1e-9}, [[1, 0, 0, 0]]), ({"top_p": 1.0}, p),
+            ({"top_k": 3, "top_p": 0.8}, two)):
+        np.testing.assert_allclose(filter_probabilities(log_p, **options), wanted)
     np.testing.assert_allclose(filter_probabilities(np.log(np.full((1, 4), 0.25)), top_k=2),
                                [[.5, .5, 0, 0]])
     first = filter_probabilities(np.zeros((1, 100)), top_k=5)

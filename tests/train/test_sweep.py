@@ -103,13 +103,22 @@ sys.exit(run_guarded("sweep", lambda: print(sweep(configs, sys.argv[1], int(sys.
 """
 
 
+LONG = dataclasses.replace(CONFIGS[0], steps=400, save_every=20, eval_first=0, eval_every=20)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a run that was not stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(LONG, folder, quiet=True)
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs, number", [(2, signal.SIGINT), (2, signal.SIGTERM),
-                                          (1, signal.SIGKILL)])
-def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, jobs, number):
-    config = Config(p=7, width=16, heads=2, steps=600, save_every=20, eval_first=0, eval_every=20,
-                    engine="plain")
-    configs = [config, dataclasses.replace(config, seed=1)][:jobs]
+@pytest.mark.parametrize("jobs, number", [
+    (2, signal.SIGINT), (2, signal.SIGTERM), (1, signal.SIGKILL)])
+def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, whole, jobs, number):
+    configs = [LONG, dataclasses.replace(LONG, seed=1)][:jobs]
     folders = [folder_of(tmp_path, one) for one in configs]
     launcher = start_python("-c", SWEEP, tmp_path, jobs,
                             *(json.dumps(one.to_json()) for one in configs))
@@ -122,8 +131,7 @@ def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, jobs, numb
         assert launcher.returncode == 130
     for folder in folders:
         saved = checkpoint.load(folder / "checkpoint.npz")[1]["step"]
-        assert (20 if number == signal.SIGKILL else 40) <= saved < 600
-    assert not is_finished(folders[0], config)
-    assert sweep([config], tmp_path, jobs=1, quiet=True) == {"finished": folders[:1]}
-    train(config, tmp_path / "whole", quiet=True)
-    assert_same_runs(tmp_path / "whole", folders[0])
+        assert (20 if number == signal.SIGKILL else 40) <= saved < LONG.steps
+    assert not is_finished(folders[0], LONG)
+    assert sweep([LONG], tmp_path, jobs=1, quiet=True) == {"finished": folders[:1]}
+    assert_same_runs(whole, folders[0])
