@@ -118,7 +118,7 @@ def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found
 def test_the_device_path_gives_the_same_run(tmp_path, text, model):
     train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
     with device.numpy_as_cupy(), backend.using("cupy"):
-        train(small(text, model, steps=5, backend="cupy", engine="plain"), tmp_path / "device",
+        train(small(text, model, steps=5, backend="cupy", threads=4), tmp_path / "device",
               quiet=True)
     one, other = (read_records(tmp_path / name / "metrics.jsonl") for name in ("numpy", "device"))
     assert_same_records(other, one)

@@ -63,14 +63,10 @@ def trained(make_optimizer, model, steps=6, between=lambda step: None, captures=
     step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
     step.recorded.target.captures, losses = captures, []
     for ids, targets, counted, lr, rng in batches(steps):
-        losses.append(to_host(step(ids, targets, counted, lr=lr, **drawing(model, rng))))
+        options = {"rng": rng} if isinstance(model, npdl.GPT) else {}       # for its dropout
+        losses.append(to_host(step(ids, targets, counted, lr=lr, **options)))
         between(step)
     return losses, state_of(model, optimizer), step
-
-
-def drawing(model, rng):
-    """The options of a forward with dropout."""
-    return {"rng": rng} if isinstance(model, npdl.GPT) else {}
 
 
 def state_of(model, optimizer):

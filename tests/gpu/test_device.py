@@ -18,8 +18,9 @@ from tests.tools.trained import make_trained, state_of
 
 pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
 ROOT = Path(__file__).resolve().parents[2]
-STAND_IN = "from tests.tools import device\ndevice.make_numpy_cupy()\n"
-FULL = STAND_IN + """
+FULL = """
+from tests.tools import device
+device.make_numpy_cupy()
 class OutOfMemoryError(MemoryError):
     pass
 OutOfMemoryError.__module__ = "cupy.cuda.memory"
@@ -55,20 +56,14 @@ PROBLEMS = {
 }
 
 
-def start(script, tmp_path, cupy, *arguments):
-    """Run a script for which `import cupy` executes the text `cupy`."""
-    (tmp_path / "cupy").mkdir()
-    (tmp_path / "cupy" / "__init__.py").write_text(cupy)
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    command = [sys.executable, str(ROOT / "experiments" / script), *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("problem", slow.mark_except(["missing", "driver"], PROBLEMS))
 def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
     cupy, message = PROBLEMS[problem]
-    done = start("train_gpt.py", tmp_path, cupy, "--backend", "cupy", "--quiet",
-                 "--out", tmp_path / "run")
+    (tmp_path / "cupy.py").write_text(cupy)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run([sys.executable, ROOT / "experiments" / "train_gpt.py", "--backend",
+                           "cupy", "--quiet", "--out", tmp_path / "run"], env=environment,
+                          capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("train_gpt.py: backend 'cupy': ") and message in line
@@ -90,24 +85,12 @@ def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
         assert (named in str(caught.value)) == (shown is not None)
 
 
-@pytest.mark.slow
-def test_the_script_runs_on_the_stand_in(tmp_path):
-    done = start("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy", "--engine", "plain",
-                 "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert "3 steps" in done.stdout
-
-
-def cupys(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
-    """An error class of CuPy's."""
-    return type(name, (base,), {"__module__": module})
-
-
 def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
     with device.numpy_as_cupy(), backend.using("cupy"):
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
             with backend.convert_cupy_errors():
-                raise cupys("CUDARuntimeError")("cudaErrorIllegalAddress:\nan illegal one")
+                module = {"__module__": "cupy_backends.cuda.api.runtime"}
+                raise type("CUDARuntimeError", (RuntimeError,), module)("cudaErrorIllegal:\nodd")
         with pytest.raises(BackendError, match="libcublas.so.13.*cupy-cuda12x or cupy-cuda13x"):
             with backend.convert_cupy_errors():
                 raise ImportError("libcublas.so.13: cannot open shared object file")
