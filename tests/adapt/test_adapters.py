@@ -10,19 +10,13 @@ from npdl.errors import InputError
 from npdl.layers.linear import Linear
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
+from npdl.study.check.subjects import randomise
 
 IDS = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [4, 4, 0, 1]])
 
 
 def small_gpt(**options):
     return GPT(5, 8, 2, 2, max_len=6, rng=3, **options)
-
-
-def perturb(model, seed=0):
-    """Give every learned parameter other values, so that B is not zero."""
-    rng = np.random.default_rng(seed)
-    for _, param in model.params():
-        param.data += rng.standard_normal(param.shape).astype(param.data.dtype) * 0.1
 
 
 def test_at_first_an_adapter_changes_nothing():
@@ -62,7 +56,7 @@ def test_merge_computes_the_same(bits):
     if bits:
         quantize_linears(model, bits, rounding="nearest", block=16, where=("up", "down"))
     add_lora(model, rank=2, alpha=5)
-    perturb(model)
+    randomise(model, np.random.default_rng(0), 0.3)         # so that B is not zero
     wanted = model.forward(IDS)[0]
     adapters = merge_lora(model)
     np.testing.assert_allclose(model.forward(IDS)[0], wanted, atol=1e-12)

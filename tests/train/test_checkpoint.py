@@ -123,12 +123,6 @@ def test_a_pickle_is_never_loaded(tmp_path, monkeypatch):
     assert not (tmp_path / "trapped").exists()
 
 
-def test_missing_file_folder_and_pipe_are_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("nothing", "", "pipe"):
-        assert "cannot be read" in refused(tmp_path / name)
-
-
 @pytest.mark.parametrize("name", ["fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"),
                                    KeyboardInterrupt()])

@@ -11,7 +11,7 @@ from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
 from npdl.train.commands import generate
 from npdl.train.commands.finetune import finetune_config
-from npdl.train.config import Adapters, Config
+from npdl.train.config import Adapters
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow
@@ -20,8 +20,6 @@ from tests.tools.refusals import check_refused
 from tests.tools.trained import arrays_of, assert_same_runs, resume_from
 from tests.train.conftest import PLAY
 
-SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0,
-         "eval_every": 200, "save_every": 100}
 QUICK = {"engine": "plain", "steps": 6, "eval_every": 3, "save_every": 2, "threads": 1}
 KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("W_Q", "up")},
          "qlora": {"rank": 2, "bits": 4, "block": 16},
@@ -81,13 +79,12 @@ def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(adds):
 @pytest.mark.parametrize("model, kind, engine", [
     ("gpt", "lora", "recorded"), ("lstm", "qlora", "plain"),
     pytest.param("gpt", "qlora some", "recorded", marks=pytest.mark.slow)])
-def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engine):
-    train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
+def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, run_of, model, kind, engine):
     adapters = Adapters(**KINDS[kind])
     given = {"operator": "-", "engine": engine, "threads": 2, "target": "numpy"}
-    tuned(tmp_path / "base", tmp_path / "whole", adapters, **given)
+    tuned(run_of(model), tmp_path / "whole", adapters, **given)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    run = load_run(tmp_path / "base")
+    run = load_run(run_of(model))
     resume_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 4,
                 run.model.state_dict())
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")

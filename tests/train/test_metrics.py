@@ -16,13 +16,15 @@ def write(path, records):
         append_record(path, record)
 
 
-def test_records_come_back_and_are_appended(tmp_path):
+def test_records_are_appended_come_back_and_are_removed_after_a_step(tmp_path):
     path = tmp_path / "m.jsonl"
     write(path, RECORDS[:2])
     write(path, RECORDS[2:])
     assert read_records(path) == RECORDS
     write(path, [{"step": np.int64(9), "train_loss": np.float32(0.1)}])
     assert read_records(path)[-1] == {"step": 9, "train_loss": float(np.float32(0.1))}
+    assert remove_records_after(path, 9) == 0 and remove_records_after(path, 1) == 3
+    assert read_records(path) == RECORDS[:2]
 
 
 @pytest.mark.parametrize("record", [{"step": 1, "x": float("nan")}, {"step": 1, "x": np.ones(2)},
@@ -43,14 +45,6 @@ def test_an_incomplete_last_line_is_left_out_and_removed(tmp_path):
         assert read_records(path) == RECORDS[:-1]
         assert remove_records_after(path, 99) == 1
         assert path.read_bytes() == whole[:last]
-
-
-def test_records_after_a_step_are_removed(tmp_path):
-    path = tmp_path / "m.jsonl"
-    write(path, RECORDS)
-    assert remove_records_after(path, 3) == 0
-    assert remove_records_after(path, 1) == 2
-    assert read_records(path) == RECORDS[:2]
 
 
 @pytest.mark.parametrize("broken", [

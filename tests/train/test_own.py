@@ -23,15 +23,10 @@ SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "steps": 4, "eval_first": 
          "target": "numpy"}
 
 
-def class_of_the_page(name):
-    """Return a class that docs/own.md defines."""
-    names = {"npdl": npdl}
-    page = (EXAMPLES.parent / "own.md").read_text(encoding="utf-8")
-    exec(re.search(rf"```python\n(class {name}.*?)```", page, re.S)[1], names)
-    return names[name]
-
-
-GrokfastAdamW = class_of_the_page("GrokfastAdamW")
+OF_PAGE = {"npdl": npdl}            # with a class of docs/own.md
+exec(re.search(r"```python\n(class GrokfastAdamW.*?)```",
+               (EXAMPLES.parent / "own.md").read_text(encoding="utf-8"), re.S)[1], OF_PAGE)
+GrokfastAdamW = OF_PAGE["GrokfastAdamW"]
 
 
 def alternating(config):

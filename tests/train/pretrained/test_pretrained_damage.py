@@ -41,11 +41,6 @@ def array(change, name=Q):
         folder, lambda arrays: arrays.update({name: change(arrays.get(name))}))
 
 
-def holed(W):
-    W[3, 3] = np.nan
-    return W
-
-
 FRAME = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}],
          "pair": [], "special_tokens": {}}
 
@@ -80,7 +75,8 @@ BAD = {                             # {what the line mentions: the damage}
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
     "is cut short": lambda folder: os.truncate(folder / WEIGHTS, 20_000),
     "has the dtype I64; npdl reads": array(lambda W: np.ones(W.shape, "i8")),
-    "self_attn.q_proj.weight holds NaN or infinity": array(holed),
+    "self_attn.q_proj.weight holds NaN or infinity":
+        array(lambda W: np.where(W == W[3, 3], np.nan, W)),
     "q_proj.weight has shape (32, 31) in the files": array(lambda W: W[:, :-1]),
     "are the same parameter; remove one":
         array(lambda _: np.ones((320, 32)), "embed_tokens.weight"),
