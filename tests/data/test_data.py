@@ -1,5 +1,6 @@
 """Modular arithmetic data against hand-written equations and a plain-Python enumeration."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -20,21 +21,14 @@ def enumerate_plainly(p, q, operator, orders, symmetric=False):
     lines = []
     for order in orders:
         for first, *others in product(range(p), repeat=order):
-            if operator == "/":
-                if 0 in others:
-                    continue
-                result = first
-                for other in others:
-                    first = first * other % p
-            else:
-                result = first
-                for other in others:
-                    values = {"+": result + other, "-": result - other, "*": result * other}
-                    result = values[operator]
-                result %= q
-            if symmetric and sorted([first, *others]) != [first, *others]:
+            if operator == "/":             # the dividend is the result times the divisors
+                result, first = first, math.prod([first, *others]) % p
+            if operator == "/" and 0 in others or symmetric and sorted(
+                    [first, *others]) != [first, *others]:
                 continue
             left = f" {operator} ".join(map(str, [first, *others]))
+            if operator != "/":
+                result = eval(left) % q
             line = f"BOS {left} = {result} EOS".split()
             lines.append(" ".join(line + ["PAD"] * (2 * max(orders) + 3 - len(line))))
     return lines

@@ -125,10 +125,6 @@ def state(kind, *shape):
     return [shape, shape] if kind.__name__.startswith("LSTM") else shape
 
 
-def some_ignored(rng):
-    return np.where(np.arange(4) % 2, rng.integers(0, 3, (2, 4)), -100)
-
-
 def far_from_start(rng):
     """A BatchNorm with running statistics that are not 0 and 1."""
     layer = BatchNorm(3)
@@ -153,10 +149,6 @@ def chain(rng):
     return Sequential(Linear(3, 4, rng=rng), inner, Linear(4, 2, rng=rng))
 
 
-def gru_and_lstm(rng):
-    return Bidirectional(recurrent.GRU(2, 3, 2, rng=rng), recurrent.LSTM(2, 2, 2, rng=rng))
-
-
 EDGES = [
     case(Linear, "no leading axis", (3, 2), (3,)),
     case(Linear, "an empty batch", (3, 2), (0, 3)),
@@ -173,7 +165,8 @@ EDGES = [
     case(BatchNorm, "running statistics", far_from_start, (2, 3, 4), training=False),
     *(case(losses.SequenceLoss, f"{how}, a sample without counted tokens", how, (3, 3, 4),
            ids(4, 3, 3), COUNTED) for how in (("mean", "sample"), ("none", "token"))),
-    case(losses.CrossEntropy, "ignored and smoothed", (-100, 0.2), (2, 4, 3), some_ignored),
+    case(losses.CrossEntropy, "ignored and smoothed", (-100, 0.2), (2, 4, 3),
+         lambda rng: np.where(np.arange(4) % 2, rng.integers(0, 3, (2, 4)), -100)),
     case(losses.CrossEntropy, "one vector, V = 1", (), (1,), ids(1)),
     case(losses.KLDivergence, "none, V = 1", ("none",), (2, 1), (2, 1)),
     case(Sequential, "a chain in it", chain, (2, 5, 3), rng=MASK),
@@ -200,7 +193,8 @@ EDGES = [
     *(case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}), padded(3),
            state(kind, 2, 5, 2), lengths=RAGGED, rng=MASK)
       for kind in (recurrent.RNN, recurrent.GRU, recurrent.LSTM)),
-    case(Bidirectional, "GRU and LSTM, two layers, lengths", gru_and_lstm, padded(2),
+    case(Bidirectional, "GRU and LSTM, two layers, lengths", lambda rng: Bidirectional(
+        recurrent.GRU(2, 3, 2, rng=rng), recurrent.LSTM(2, 2, 2, rng=rng)), padded(2),
          [(2, 5, 3), [(2, 5, 2)] * 2], lengths=RAGGED),
     case(BiRNNLoss, "ragged", lambda rng: BiRNNLoss(BiRNN(2, rng=rng)), padded(2), padded(2),
          lengths=RAGGED),
