@@ -142,12 +142,14 @@ def test_a_replica_shares_the_data_and_owns_its_gradients(name):
     replica = layer.replica()
     _, cache = call.built.forward(layer=replica)
     equal(call.built.gradients(call.dout, cache, layer=replica), call.gradients)
-    own = dict(layer.params())
-    assert own.keys() == dict(replica.params()).keys()
-    for what, param in replica.params():
+    own = dict(layer.params(frozen=True))
+    assert own.keys() == dict(replica.params(frozen=True)).keys()
+    for what, param in replica.params(frozen=True):         # running statistics, too
         assert param.data is own[what].data and param.decay == own[what].decay
-        assert not np.shares_memory(param.grad, own[what].grad) or not param.grad.size
-        assert not own[what].grad.any(), f"{what}: the replica wrote into the layer's gradient"
+        assert param.trainable == own[what].trainable
+        if param.trainable:
+            assert not np.shares_memory(param.grad, own[what].grad) or not param.grad.size
+            assert not own[what].grad.any(), f"{what}: the replica wrote into the layer's gradient"
 
 
 @every_class

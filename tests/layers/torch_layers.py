@@ -249,9 +249,8 @@ def swiglu(layer, P, x):
 THEIRS = {
     Sigmoid: pointwise(torch.sigmoid), Tanh: pointwise(torch.tanh), ReLU: pointwise(torch.relu),
     GELU: pointwise(F.gelu), TanhGELU: pointwise(ACTIVATIONS["TanhGELU"]), Softmax: softmax,
-    Linear: lambda layer, P, x: linear(P, x),
     Embedding: lambda layer, P, ids: F.embedding(ids, P["W"], layer.padding_id),
-    Unembedding: lambda layer, P, x: F.linear(x, P["W"]),
+    Linear: lambda layer, P, x: linear(P, x), Unembedding: lambda layer, P, x: F.linear(x, P["W"]),
     LearnedPositions: positions, LayerNorm: layer_norm, RMSNorm: rms_norm, BatchNorm: batch_norm,
     GroupNorm: group_norm, InstanceNorm: instance_norm, FeedForward: feed_forward, MLP: mlp,
     CrossEntropy: cross_entropy, WeightedCrossEntropy: cross_entropy,
