@@ -23,7 +23,6 @@ BAD = {
         ("--text {play} --block 500", "--block 500: the validation part"),
         ("--text {play} --eval-batches 0", "--eval-batches 0"),
         ("--block 32", "--block can't be used with modular"),
-        ("--eval-batches 3", "--eval-batches can't be used with"),
     ],
     "train_seq2seq": [
         ("--model gpt", "invalid choice"), ("--r-train 0", "--r-train"),

@@ -144,8 +144,7 @@ def test_a_gguf_file_of_llama_3_2_has_its_scaled_frequencies(tmp_path):
     divisors = 1 / ((1 - s) / 32 + s)
     assert 1 == divisors[0] < divisors[4] < divisors[-1] == 32
     model_folders.write_gguf(tmp_path / "a.gguf", tmp_path / "a", divisors=divisors)
-    found = load(tmp_path / "a.gguf")
-    ids = np.arange(40)[None]
+    found, ids = load(tmp_path / "a.gguf"), np.arange(40)[None]
     np.testing.assert_allclose(found.model.forward(ids)[0], made.model.forward(ids)[0], atol=1e-5)
     to_huggingface(found, tmp_path / "b")
     assert json.loads((tmp_path / "b" / "config.json").read_text())["rope_scaling"] == scaling
