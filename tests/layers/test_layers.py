@@ -9,7 +9,7 @@ from npdl.backend import stream
 from npdl.functions import normal_cdf, normal_density, reverse, sigmoid, softmax
 from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.dropout import Dropout
-from npdl.layers.embedding import Embedding, sinusoidal
+from npdl.layers.embedding import Embedding
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM, LSTMCell
@@ -45,18 +45,6 @@ def test_a_padding_row_is_zero_and_stays_zero():
     y, cache = layer.forward(np.array([[2, 1, 2]]))
     layer.backward(np.ones_like(y), cache)
     np.testing.assert_array_equal(layer.W.grad, [[0] * 3, [1] * 3, [0] * 3, [0] * 3])
-
-
-def test_positions_by_hand():
-    d = 6
-    for exponent, power in (("k/d", 1), ("2k/d", 2)):
-        table = sinusoidal(5, d, exponent, "float64")
-        for pos in range(5):
-            for i in range(d):
-                wave = math.sin if i % 2 == 0 else math.cos
-                wanted = wave(pos / 10000 ** (power * (i // 2) / d))
-                assert table[pos, i] == pytest.approx(wanted, abs=1e-14)
-    assert sinusoidal(2, 3).shape == (2, 3)             # an odd width ends with a sine
 
 
 def test_softmax_by_hand_softmax_and_sigmoid_of_large_inputs():
