@@ -12,8 +12,8 @@ the value of a local such as `D = 8`.
 import ast
 import re
 import sys
+from collections import namedtuple
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -26,16 +26,8 @@ COMMENT = re.compile(r"[^#]*[^#\s]\s*#\s*([A-Za-z_]\w*)\s+(\([^()]*\)(?: or \([^
 DIMENSION = re.compile(r"\.\.\.|(\d+|\d*[A-Za-z])(\*\d*[A-Za-z])*")
 # No case of the layers calls the functions of these; npdl/engine's rows are no arrays.
 OTHERS = ("engine", "decoding", "data", "study", "train")
-
-
-class ShapeComment(NamedTuple):
-    """`name` has one of the `shapes` once the assignment on the lines first..last has run."""
-
-    file: str
-    first: int
-    last: int
-    name: str
-    shapes: tuple
+# `name` has one of the `shapes` once the assignment on the lines first..last has run.
+ShapeComment = namedtuple("ShapeComment", "file first last name shapes")
 
 
 def read(path):

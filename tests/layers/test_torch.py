@@ -57,16 +57,15 @@ def tensors(nest, grad=True):
     return map_leaves(nest, change)
 
 
-def tensor_leaves(nest, path=""):
-    """`npdl.study.trees.leaves` for tensors."""
+def tensor_leaves(nest):
+    """{path: tensor} for the float tensors, with the paths of `npdl.study.trees.leaves`."""
     import torch
 
-    if isinstance(nest, (tuple, list)):
-        names = getattr(nest, "_fields", range(len(nest)))
-        for name, item in zip(names, nest, strict=True):
-            yield from tensor_leaves(item, f"{path}.{name}" if path else str(name))
-    elif torch.is_tensor(nest) and nest.is_floating_point():
-        yield path or "0", nest
+    found = []
+    map_leaves(nest, found.append)
+    tensors = [leaf for leaf in found if torch.is_tensor(leaf) and leaf.is_floating_point()]
+    arrays = map_leaves(nest, lambda x: x.detach().numpy() if torch.is_tensor(x) else x)
+    return dict(zip([path for path, _ in leaves(arrays)], tensors, strict=True))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -82,7 +81,7 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
     randomise(layer, rng)
     P = {what: tensors(p.data, p.trainable) for what, p in layer.params(frozen=True)}
     t_inputs = tensors(inputs)
-    wanted = dict(tensor_leaves(theirs[cls](layer, P, *t_inputs, **options)))
+    wanted = tensor_leaves(theirs[cls](layer, P, *t_inputs, **options))
     outputs, cache = layer.forward(*inputs, **options)
     found, dout = dict(leaves(outputs)), draw_upstream(outputs, rng)
     for path, y in wanted.items():
@@ -93,7 +92,7 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
     returned = returned[: len(inputs)] if isinstance(returned, tuple) else (returned,)
     gradients = {f"input {path}": g for path, g in leaves(returned)}
     gradients |= {what: p.grad for what, p in layer.params()}
-    compared = {f"input {path}": x for path, x in tensor_leaves(t_inputs)}
+    compared = {f"input {path}": x for path, x in tensor_leaves(t_inputs).items()}
     compared |= {what: P[what] for what, _ in layer.params()}
     assert gradients.keys() == compared.keys()
     for what, x in compared.items():
