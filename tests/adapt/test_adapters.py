@@ -40,16 +40,6 @@ def test_where_chooses():
     assert lstm.count_params() == 2 * (4 + 5)
 
 
-def test_a_shared_map_gets_one_adapter():
-    model = small_gpt()
-    first, second = (block.attention for block in model.decoder.blocks)
-    second.W_Q = first.W_Q
-    add_lora(model, rank=1, where="W_Q")
-    assert first.W_Q is second.W_Q and isinstance(first.W_Q, LoRALinear)
-    merge_lora(model)
-    assert first.W_Q is second.W_Q and isinstance(first.W_Q, Linear)
-
-
 @pytest.mark.parametrize("bits", [None, 3])
 def test_merge_computes_the_same(bits):
     model = small_gpt().astype("float64")

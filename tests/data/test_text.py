@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
-from npdl import backend
 from npdl.data.text import Characters, draw_windows, split_text
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.train.metrics import read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import load_run, train
-from tests.tools import commands, device
-from tests.tools.device_helpers import assert_same_records
+from tests.tools import commands
 from tests.tools.trained import assert_same_runs, make_trained, resume_from
 
 SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
@@ -112,13 +110,3 @@ def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
     assert resumed(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
     assert load_run(run).step == 6
-
-
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_the_device_path_gives_the_same_run(tmp_path, text, model):
-    train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
-    with device.numpy_as_cupy(), backend.using("cupy"):
-        train(small(text, model, steps=5, backend="cupy", threads=4), tmp_path / "device",
-              quiet=True)
-    one, other = (read_records(tmp_path / name / "metrics.jsonl") for name in ("numpy", "device"))
-    assert_same_records(other, one)

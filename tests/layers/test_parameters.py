@@ -42,15 +42,6 @@ def test_frozen_params_stay_frozen_in_every_copy():
     assert model.replica().embedding.W.data is model.embedding.W.data
 
 
-def test_a_tied_parameter_and_a_shared_layer_are_one_in_every_copy():
-    model = GPT(5, 8, 2, 2, max_len=6, tied=True)
-    model.decoder.blocks[1].ffn = model.decoder.blocks[0].ffn
-    for twin in (model.replica(), model.astype("float64"), model.to_backend()):
-        assert [name for name, _ in twin.params()] == [name for name, _ in model.params()]
-        assert twin.classifier.W is twin.embedding.W
-        assert twin.decoder.blocks[1].ffn is twin.decoder.blocks[0].ffn
-
-
 def test_a_frozen_map_or_table_computes_no_gradient_of_itself(monkeypatch):
     """Without what that gradient is made of, the one of the input comes out as ever."""
     monkeypatch.setattr(embedding, "sum_by_index", None)
