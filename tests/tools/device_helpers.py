@@ -8,7 +8,7 @@ from npdl.train.config import Config
 SETTINGS = [{"engine": "recorded", "dropout": 0.1}] + [
     {"engine": "plain", **settings} for settings in (
         {"clip": 1.0}, {"dropout": 0.1}, {"optimizer": "sgd", "momentum": 0.9},
-        {"optimizer": "adam", "norm": "pre"}, {"orders": (2, 3), "p": 5, "batch": 9},
+        {"optimizer": "adam", "norm": "pre"}, {"orders": (2, 3), "p": 5, "batch": 7},
         {"positions": "learned", "tied": True, "decay": "matrices", "bias": False})]
 MODELS = [(model, settings) for settings in SETTINGS for model in ("gpt", "lstm")
           if model == "gpt" or not {"norm", "positions"} & settings.keys()]
