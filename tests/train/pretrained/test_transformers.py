@@ -29,21 +29,19 @@ GPT2 = {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions":
         "bos_token_id": 0, "eos_token_id": 0, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0,
         "attn_implementation": "sdpa", "initializer_range": 0.2}
 MODELS = {
-    "llama, grouped, untied": ("Llama", {}),
+    "llama, grouped, untied": ("Llama", {}), "gpt-2, tied": ("GPT2", {}),
     "llama, one key, tied": ("Llama", {
         "num_key_value_heads": 1, "tie_word_embeddings": True, "rope_theta": 500.0}),
     "llama, wide heads, a key each": ("Llama", {
         "num_key_value_heads": 4, "head_dim": 10, "rms_norm_eps": 1e-2}),
     "mistral": ("Mistral", {"sliding_window": None}),
-    "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
     "llama 3.2, scaled rotation": ("Llama", {
         "tie_word_embeddings": True, "head_dim": 16, "rope_theta": 500.0,
         "rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
                          "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}),
-    "llama, linearly scaled rotation": ("Llama", {
-        "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+    "llama, linear scaling": ("Llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+    "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
     "qwen3": ("Qwen3", {"tie_word_embeddings": True, "head_dim": 12, "rms_norm_eps": 1e-3}),
-    "gpt-2, tied": ("GPT2", {}),
     "gpt-2, untied": ("GPT2", {
         "tie_word_embeddings": False, "layer_norm_epsilon": 1e-2, "n_inner": 64}),
 }
@@ -83,10 +81,10 @@ def pair(name, folder, dtype):
     import transformers  # takes seconds
 
     kind, options = MODELS[name]
-    model = f"{kind}LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM"
     options = (GPT2 if kind == "GPT2" else LLAMA) | options
     torch.manual_seed(5)
-    theirs = getattr(transformers, model)(getattr(transformers, f"{kind}Config")(**options))
+    config = getattr(transformers, f"{kind}Config")(**options)
+    theirs = transformers.AutoModelForCausalLM.from_config(config)
     for what, param in theirs.named_parameters():
         if param.ndim == 1:                                 # gains of 1 and biases of 0 hide much
             torch.nn.init.normal_(param, float("bias" not in what), 0.3)
