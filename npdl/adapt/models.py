@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
-from npdl.core import Param, map_nest, named_layers, walk
+from npdl.core import Param, map_nested, named_layers, walk
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.linear import Linear
@@ -140,7 +140,7 @@ def _replace(model, replacements):
     """Replace layers of `model` in place. `replacements` is {id(layer): its new layer}."""
     for layer in list(walk(model)):
         for name, value in vars(layer).items():
-            new = map_nest(lambda item: replacements.get(id(item), item), value)
+            new = map_nested(lambda item: replacements.get(id(item), item), value)
             setattr(layer, name, new)
 
 

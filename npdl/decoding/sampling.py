@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from npdl.decoding.scorer import Ranking, check_eos, check_scores, has_ended
-from npdl.errors import require_number, require_positive, require_share
+from npdl.errors import require_fraction, require_number, require_positive
 from npdl.init import generator
 from npdl.threads import ONE_BLAS_THREAD
 
@@ -59,7 +59,7 @@ def filter_probabilities(log_probs, temperature=1.0, top_k=None, top_p=None):
     if top_k is not None:
         require_positive(top_k=top_k)
     if top_p is not None:
-        require_share(top_p=top_p)
+        require_fraction(top_p=top_p)
     scaled = log_probs - log_probs.max(1, keepdims=True)    # exp cannot overflow
     with np.errstate(over="ignore"):                        # -inf is right: probability 0
         p = np.exp(scaled / temperature)

@@ -6,9 +6,9 @@ import numpy as np
 
 from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, check_shapes, describe, require_choice, shown
-from npdl.functions import log_softmax, wide_sum
-from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
+from npdl.errors import InputError, check_gradient, check_shapes, require_choice, short_repr
+from npdl.functions import log_softmax, sum_without_overflow
+from npdl.losses import REDUCTIONS, CrossEntropy, reduce_loss, reduce_loss_backward
 
 
 class WeightedCrossEntropy(CrossEntropy):
@@ -24,8 +24,8 @@ class WeightedCrossEntropy(CrossEntropy):
         self.class_weights = checked_class_weights(class_weights)
 
     def forward(self, logits, targets):
-        targets, counted = self.checked(logits, targets)
-        w = self.weights_of_classes(logits)                             # w (V,)
+        targets, counted = self.mask_ignored(logits, targets)
+        w = self.checked_weights(logits)                             # w (V,)
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
         q = (1 - self.smoothing) * one_hot(targets, len(w), logits.dtype) + self.smoothing / len(w)
         wq = w * q                                                      # wq (..., V)
@@ -34,11 +34,11 @@ class WeightedCrossEntropy(CrossEntropy):
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
             w_y = xp.take_along_axis(w, targets.reshape(-1), 0).reshape(targets.shape)  # w_y (...)
-            total = wide_sum(weight * w_y)
+            total = sum_without_overflow(weight * w_y)
             weight = (weight / xp.where(total == 0, 1, total)).astype(logits.dtype)
         loss = nll * weight
         if self.reduction != "none":
-            loss = wide_sum(loss)
+            loss = sum_without_overflow(loss)
         return loss, Cache(log_p=log_p, wq=wq, weight=weight, loss=loss)
 
     def backward(self, dloss, cache):
@@ -49,7 +49,7 @@ class WeightedCrossEntropy(CrossEntropy):
         dlogits = (total * p - wq) * dnll[..., None]        # nll = -sum wq log_softmax(logits)
         return dlogits
 
-    def weights_of_classes(self, logits):
+    def checked_weights(self, logits):
         """Return the class weights (V,) as an array. Raise InputError for logits of another V."""
         V = logits.shape[-1]
         if len(self.class_weights) != V:
@@ -77,13 +77,13 @@ class SoftCrossEntropy(Layer):
         log_p = log_softmax(logits)                                 # log_p (..., V)
         terms = q * xp.where(q == 0, 0, log_p)                      # 0 log 0 is 0
         nll = -terms.sum(-1)                                        # nll (...)
-        loss = reduced(nll, self.reduction)
+        loss = reduce_loss(nll, self.reduction)
         return loss, Cache(log_p=log_p, q=q, loss=loss)
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "SoftCrossEntropy")
         log_p, q = cache.log_p, cache.q
-        dnll = reduced_backward(dloss, self.reduction, log_p[..., 0])[..., None]
+        dnll = reduce_loss_backward(dloss, self.reduction, log_p[..., 0])[..., None]
         p = xp.exp(log_p)
         total = q.sum(-1, keepdims=True)                            # total (..., 1)
         dlogits = (total * p - q) * dnll                            # nll = -sum q log p
@@ -96,6 +96,6 @@ def checked_class_weights(weights):
     given = to_host(weights)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
             (given >= 0) & (given < math.inf)).all():
-        raise InputError(f"class_weights are {describe(weights)}, {shown(given.tolist())}; they "
-                         "must be finite numbers, 0 or more, one for each class")
+        raise InputError(f"class_weights = {short_repr(weights)}; they must be finite "
+                         "numbers, 0 or more, one for each class")
     return tuple(given.tolist())

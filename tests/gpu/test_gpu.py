@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npdl import backend
-from npdl.backend import stream, to_device, to_host, xp
+from npdl.backend import make_rng, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.language_models import Recomputed
 from npdl.decoding.model_scorers import make_scorer
@@ -78,15 +78,15 @@ def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
     """Outputs, returned gradients and parameters' gradients of one case, on the host; `unwaited` is
     a context for what must not wait for the device."""
     with backend.using("numpy"):
-        layer, inputs, options = case.build(stream(3, 5))
+        layer, inputs, options = case.build(make_rng(3, 5))
     layer = layer.astype(dtype).to_backend()
-    rng = stream(9)
+    rng = make_rng(9)
     for _, param in layer.params():
         param.data[...] = backend.to_device(rng.standard_normal(param.shape).astype(dtype))
     inputs, options = (placed(cast_tree(nest, dtype), place) for nest in (tuple(inputs), options))
     with unwaited():
         outputs, cache = layer.forward(*inputs, **options)
-    dout = placed(upstream(outputs, stream(7)), place)
+    dout = placed(upstream(outputs, make_rng(7)), place)
     with unwaited():
         returned = layer.backward(dout, cache)
     grads = [to_host(p.grad) for _, p in layer.params()]

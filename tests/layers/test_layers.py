@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.functions import normal_cdf, normal_density, reverse, sigmoid, softmax
 from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.dropout import Dropout
@@ -15,28 +15,28 @@ from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM, LSTMCell
 from npdl.models.attentive_rnn import AttentiveRNN
 
-RNG = stream(31)
+RNG = make_rng(31)
 
 
 def test_dropout_between_lstm_layers_and_not_after_the_last():
     x = RNG.standard_normal((2, 3, 4))
     one, two = (LSTM(4, 4, L, dropout=0.5, rng=3, dtype="float64") for L in (1, 2))
-    np.testing.assert_array_equal(one.forward(x, rng=stream(1))[0][0], one.forward(x)[0][0])
-    dropped, _ = two.forward(x, rng=stream(1))
+    np.testing.assert_array_equal(one.forward(x, rng=make_rng(1))[0][0], one.forward(x)[0][0])
+    dropped, _ = two.forward(x, rng=make_rng(1))
     (below, _), _ = two.layers[0].forward(x)
-    mask, _ = two.dropout.forward(below, stream(1))
+    mask, _ = two.dropout.forward(below, make_rng(1))
     np.testing.assert_allclose(dropped[0], two.layers[1].forward(mask)[0][0], atol=1e-14)
     assert (dropped[0] != two.forward(x)[0][0]).any()
 
 
 def test_dropout_keeps_the_mean_and_is_off_without_a_generator():
     x = np.ones((200, 200), "float32")
-    y, _ = Dropout(0.3).forward(x, stream(1))
+    y, _ = Dropout(0.3).forward(x, make_rng(1))
     kept = y[y != 0]
     assert 0.69 < kept.size / x.size < 0.71 and np.allclose(kept, 1 / 0.7) and len(set(kept)) == 1
     assert Dropout(0.3).forward(x)[0] is x and y.dtype == np.float32
-    np.testing.assert_array_equal(y, Dropout(0.3).forward(x, stream(1))[0])
-    assert (y != Dropout(0.3).forward(x, stream(2))[0]).any()
+    np.testing.assert_array_equal(y, Dropout(0.3).forward(x, make_rng(1))[0])
+    assert (y != Dropout(0.3).forward(x, make_rng(2))[0]).any()
 
 
 def test_a_padding_row_is_zero_and_stays_zero():

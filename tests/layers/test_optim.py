@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.core import Layer, Param
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
@@ -36,7 +36,7 @@ class Scalar(Layer):
 
 def gradients(model, step):
     """A random gradient for every parameter, the same for the same step."""
-    rng = stream(7, step)
+    rng = make_rng(7, step)
     return {name: rng.standard_normal(param.shape) for name, param in model.params()}
 
 

@@ -7,7 +7,7 @@ shapes.
 import numpy as np
 import pytest
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.study.check.subjects import randomise
 from npdl.study.relative_error import relative_error
 from npdl.study.trees import draw_upstream, leaves, map_leaves, select_paths
@@ -80,7 +80,7 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
     cls, build = SAMPLES[name]
     if cls not in theirs:
         pytest.skip("not compared with torch, as another test says")
-    rng = stream(5)
+    rng = make_rng(5)
     layer, inputs, options = build(rng)
     layer = layer.astype("float64")
     randomise(layer, rng)
