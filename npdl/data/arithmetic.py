@@ -135,7 +135,7 @@ class ModularArithmetic:
             raise InputError(f"stratified = True with orders = {self.orders}; set orders=(2, 3) or "
                              "stratified=False")
 
-    def _solve(self, order):
+    def _list_equations(self, order):
         """Return the operands (N, order) and results (N,) of all equations of one order."""
         if self.operator == "/":  # all (result, b[, c]), with divisors b, c from 1
             sizes = (self.p,) + (self.p - 1,) * (order - 1)
@@ -153,7 +153,7 @@ class ModularArithmetic:
         """Return the Examples of all equations, not shuffled. Those of order 2 come first."""
         vocabulary, parts, orders = self.vocabulary, [], []
         for order in self.orders:
-            operands, result = self._solve(order)
+            operands, result = self._list_equations(order)
             eq = 2 * order  # BOS is at 0, operands at odd positions, operators between them
             tokens = np.full((len(result), self.sequence_length + 1), vocabulary.pad, np.int64)
             tokens[:, 0] = vocabulary.bos

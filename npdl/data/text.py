@@ -77,15 +77,15 @@ def read_text(path):
     return text, hashlib.sha256(content).hexdigest()
 
 
-def split_text(ids, share, block, units=("--block", "characters")):
+def split_text(ids, train_fraction, block, units=("--block", "characters")):
     """Return {"train": the first part of ids, "validation": the rest}.
 
-    `share` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
+    `train_fraction` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
     InputError unless 0 < share <= 1 and each part has more than `block` tokens. In the message,
     units[0] is the name of the option that sets `block`, and units[1] the name of the tokens.
     """
-    require_fraction(share=share)
-    cut = round(len(ids) * share)
+    require_fraction(train_fraction=train_fraction)
+    cut = round(len(ids) * train_fraction)
     parts = {"train": ids[:cut], "validation": ids[cut:]}
     if cut == len(ids):
         del parts["validation"]

@@ -195,8 +195,8 @@ REFUSED = {                                     # name: (call, what the message 
     "a window of no length": (lambda: draw_windows(np.arange(9), 0, 2, 1), "block = 0"),
     "a window below no length": (lambda: draw_windows(np.arange(9), -1, 2, 1), "block = -1"),
     "a window as long as the text": (lambda: draw_windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
-    **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
-       for share in (-0.5, 0, 1.5, NAN, None)},
+    **{f"a share of {x}": (lambda x=x: split_text(np.arange(99), x, 4), "train_fraction = ")
+       for x in (-0.5, 0, 1.5, NAN, None)},
     "a source's mask of integers": (lambda: RecomputedSeq2Seq(
         Seq2Seq(5, 5, 4, 1, 2), [1, 2, 3], [1], [3, 1, 0]).start(), "must be bool"),
     "numbers too large for float32": (lambda: from_torch(

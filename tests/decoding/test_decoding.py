@@ -182,7 +182,7 @@ def test_nothing_finishes():
 def test_bounds_are_reached_by_the_best_possible_end():
     for power in (-1.0, 0.0, 0.5, 1.0, 2.0):
         ranking = Ranking(6, power)
-        live = ranking.hypothesis((1, 1), -3.0, False)
-        ends = [ranking.hypothesis((1,) * n, -3.0, True).score for n in range(3, 7)]
+        live = ranking.make_hypothesis((1, 1), -3.0, False)
+        ends = [ranking.make_hypothesis((1,) * n, -3.0, True).score for n in range(3, 7)]
         assert ranking.bound(live) == max(ends)
     assert Ranking(2).bound(live) == -math.inf

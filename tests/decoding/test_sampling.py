@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npdl.decoding import Tree, filter_probabilities, sample
-from npdl.decoding.sampling import sort_best
+from npdl.decoding.sampling import argsort_largest
 
 
 def test_filters_by_hand():
@@ -66,6 +66,6 @@ def test_of_a_large_vocabulary_only_the_most_probable_are_sorted(options, temper
 
 def test_the_best_come_first():
     rows = np.array([[1.0, 3.0, 3.0, 2.0, 3.0], [5.0, 5.0, 5.0, 5.0, 6.0]])
-    assert sort_best(rows, 2).tolist() == [[1, 2], [4, 0]]
-    assert sort_best(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
-    assert sort_best(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]
+    assert argsort_largest(rows, 2).tolist() == [[1, 2], [4, 0]]
+    assert argsort_largest(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
+    assert argsort_largest(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]
