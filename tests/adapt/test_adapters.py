@@ -25,14 +25,14 @@ def perturb(model, seed=0):
         param.data += rng.standard_normal(param.shape).astype(param.data.dtype) * 0.1
 
 
-def test_at_first_an_adapter_changes_nothing():
+def test_new_adapters_do_not_change_output():
     model, plain = small_gpt(), small_gpt()
     names = add_lora(model, rank=3, alpha=6)
     assert len(names) == 2 * 6 + 1 and model.classifier.scale == 6 / 3
     np.testing.assert_array_equal(model.forward(IDS)[0], plain.forward(IDS)[0])
 
 
-def test_where_chooses():
+def test_where_selects_layers():
     gpt_maps = {name for name, layer in named_layers(small_gpt()) if isinstance(layer, Linear)}
     for where, wanted in (
         (None, gpt_maps),
@@ -48,7 +48,7 @@ def test_where_chooses():
     assert lstm.count_params() == 2 * (4 + 5)
 
 
-def test_a_shared_map_gets_one_adapter():
+def test_shared_layer_gets_one_adapter():
     model = small_gpt()
     first, second = (block.attention for block in model.decoder.blocks)
     second.W_Q = first.W_Q
@@ -59,7 +59,7 @@ def test_a_shared_map_gets_one_adapter():
 
 
 @pytest.mark.parametrize("bits", [None, 3])
-def test_merge_computes_the_same(bits):
+def test_merging_keeps_the_output(bits):
     model = small_gpt().astype("float64")
     if bits:
         quantize_linears(model, bits, rounding="nearest", block=16, where=("up", "down"))
@@ -78,7 +78,7 @@ def test_merge_computes_the_same(bits):
     assert all(np.array_equal(adapters[name].A.data, A) for name, A in before.items())
 
 
-def test_the_report_of_a_model():
+def test_report_counts_parameters_and_cost():
     model, rows = small_gpt(), 6
     plain = report(model, rows)
     assert plain.trainable == model.count_params() and plain.frozen == 0
@@ -96,7 +96,7 @@ def test_the_report_of_a_model():
                                     + quantized // 2 + 4 * 4)
 
 
-def test_nothing_changes_where_it_refuses():
+def test_errors_leave_the_model_unchanged():
     model = small_gpt()
     state = model.state_dict()
     for call in (lambda: add_lora(model, rank=6), lambda: add_lora(model, where="W_Z"),

@@ -25,7 +25,7 @@ ROUNDINGS = ("floor", "nearest")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("bits", range(2, 17))
-def test_error_bounds_and_packing(bits, rounding, dtype):
+def test_quantization_error_and_packing(bits, rounding, dtype):
     rng = np.random.default_rng(bits)
     shape, block = tuple(rng.integers(1, 8, 2)), (None, 1, 3, 8, 100)[bits % 5]
     power = rng.integers(1, 4) if dtype == "float16" else rng.integers(-6, 6)
@@ -51,7 +51,7 @@ def test_error_bounds_and_packing(bits, rounding, dtype):
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_what_was_quantized_is_not_moved_again(rounding):
+def test_requantizing_changes_nothing(rounding):
     for dtype, bits, block in itertools.product(("float16", "float32", "float64"), (2, 4, 12),
                                                 (None, 100)):
         W = np.random.default_rng(bits).standard_normal((40, 40)).astype(dtype)
@@ -63,7 +63,7 @@ def test_what_was_quantized_is_not_moved_again(rounding):
     assert dequantize(*quantize(largest, 4, rounding))[0, 0] == pytest.approx(65504)
 
 
-def test_a_block_larger_than_the_matrix_is_all_of_it():
+def test_oversized_block_is_the_whole_matrix():
     W = np.random.default_rng(3).standard_normal((3, 4))
     codes, step = quantize(W, 4)
     for block in (12, 13, 10**30):
@@ -113,6 +113,6 @@ def test_double_quantization_keeps_steps_in_a_byte():
     assert 8 * stored_bytes(2**30, 4, 64, double=True) / 2**30 == pytest.approx(4.127, abs=1e-3)
 
 
-def test_nf4_is_four_bits():
+def test_nf4_requires_four_bits():
     with pytest.raises(InputError, match="give bits = 4"):
         quantize(np.ones((2, 2)), 3, "nf4")

@@ -26,7 +26,7 @@ def text(tmp_path):
     return path
 
 
-def small(text, model="gpt", **settings):
+def small_config(text, model="gpt", **settings):
     return new_config(model, {"text": str(text), **SMALL, **settings})
 
 
@@ -64,8 +64,8 @@ def test_the_text_is_split_in_order():
         split_text(np.arange(100), 0.9, 10)
 
 
-def test_evaluation_agrees_with_the_plain_formulas(text):
-    trainer = make_trained(small(text, threads=2, eval_batches=200), 5)
+def test_evaluation_matches_direct_computation(text):
+    trainer = make_trained(small_config(text, threads=2, eval_batches=200), 5)
     with trainer.engine:
         record = trainer.measure()
     ids = trainer.task.vocabulary.encode(PLAY)
@@ -81,7 +81,7 @@ def test_evaluation_agrees_with_the_plain_formulas(text):
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model):
-    config = small(text, model, steps=11, threads=2, dropout=0.2)
+    config = small_config(text, model, steps=11, threads=2, dropout=0.2)
     for name in ("whole", "cut"):
         train(config, tmp_path / name, quiet=True)
     resume_from(tmp_path / "cut", config, 6)
@@ -92,35 +92,35 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model):
                                "validation_accuracy", "l2_norm", "lr"}
 
 
-def resumed(run, *more):
-    return commands.train_gpt(["--resume", "--quiet", "--out", str(run), *map(str, more)])
+def resume_run(run, *options):
+    return commands.train_gpt(["--resume", "--quiet", "--out", str(run), *map(str, options)])
 
 
-def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found(
+def test_resume_detects_changed_or_missing_text(
         tmp_path, text, capsys):
     run = tmp_path / "run"
-    train(small(text, steps=4), run, quiet=True)
+    train(small_config(text, steps=4), run, quiet=True)
     before = (run / "checkpoint.npz").read_bytes()
     text.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
-    assert resumed(run, "--steps", 6) == 2
+    assert resume_run(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "has changed since the run began" in error
     text.unlink()
-    assert resumed(run, "--steps", 6) == 2
+    assert resume_run(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "No such file" in error and "--text" in error
     assert (run / "checkpoint.npz").read_bytes() == before
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
-    assert resumed(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
+    assert resume_run(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
     assert load_run(run).step == 6
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_the_device_path_gives_the_same_run(tmp_path, text, model):
-    train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
+def test_gpu_code_path_gives_the_same_run(tmp_path, text, model):
+    train(small_config(text, model, steps=5), tmp_path / "numpy", quiet=True)
     with device.numpy_as_cupy(), backend.using("cupy"):
-        train(small(text, model, steps=5, backend="cupy", engine="plain"), tmp_path / "device",
-              quiet=True)
+        train(small_config(text, model, steps=5, backend="cupy", engine="plain"),
+              tmp_path / "device", quiet=True)
     one, other = (read_records(tmp_path / name / "metrics.jsonl")
                   for name in ("numpy", "device"))
     assert_same_records(other, one)

@@ -22,20 +22,20 @@ END = 0
 
 def random_tree(rng, V=3, depth=4, ties=False):
     """A tree over the words 0..V-1 in which 0 ends a sequence, some branches missing."""
-    def grow(left):
+    def grow(depth_left):
         p = rng.dirichlet(np.full(V, 0.7))
         p = rng.choice([0.125, 0.25, 0.5], V) / 2 if ties else p
         branches = {}
         for word in range(V):
             if rng.random() < 0.85:
-                below = grow(left - 1) if word != END and left > 1 else {}
+                below = grow(depth_left - 1) if word != END and depth_left > 1 else {}
                 branches[word] = (float(p[word]), below)
         return branches or {END: 1.0}
 
     return Tree(grow(depth), vocab=range(V), probabilities=True)
 
 
-def test_a_finished_hypothesis_takes_one_place_in_one_step():
+def test_finished_hypothesis_leaves_the_beam():
     tree = Tree({"a": (0.4, {"a": 0.6, "b": 0.4}), "b": (0.35, {"a": 0.9, "b": 0.1}), "</s>": 0.25},
                 vocab=["</s>", "a", "b"], probabilities=True)
     result = beam_search(tree, 3, 2, eos=END, stop=False)
@@ -46,7 +46,7 @@ def test_a_finished_hypothesis_takes_one_place_in_one_step():
     assert result.reason == "max_len" and result.best.tokens == (END,)
 
 
-def test_it_stops_when_the_best_finished_is_no_worse_than_the_best_live():
+def test_search_stops_at_the_bound():
     tree = Tree({"a": (0.5, {"a": (0.9, {"a": 0.9})}), "</s>": 0.5}, vocab=["</s>", "a"],
                 probabilities=True)
     result = beam_search(tree, 2, 3, eos=END)
@@ -74,7 +74,7 @@ def test_the_stopping_rule_never_changes_the_result(power, ties):
 @pytest.mark.parametrize("power", [0.0, 0.7, -1.0])
 @pytest.mark.parametrize("eos", [END, None])
 @pytest.mark.parametrize("ties", [False, True])
-def test_a_beam_that_keeps_everything_is_exhaustive(power, eos, ties):
+def test_wide_beam_search_is_exhaustive(power, eos, ties):
     rng = np.random.default_rng(2)
     for _ in range(8):
         tree = random_tree(rng, ties=ties)
@@ -89,7 +89,7 @@ def test_a_beam_that_keeps_everything_is_exhaustive(power, eos, ties):
             assert [h for h in full.finished if h.complete][:1] == whole.finished[:1]
 
 
-def test_ties_across_parents_follow_the_whole_sequence():
+def test_ties_are_ordered_by_tokens():
     """Parent b is more probable than a, yet (a, y) comes before (b, x) of the same probability."""
     tree = Tree({"b": (0.5, {"x": 0.25, "y": 0.75}), "a": (0.25, {"x": 0.5, "y": 0.5})},
                 probabilities=True)
@@ -103,7 +103,7 @@ def test_ties_across_parents_follow_the_whole_sequence():
                      for h in exhaustive_search(tree, 2, n_best=4).finished]
 
 
-def test_a_full_beam_fills_the_places_of_the_finished():
+def test_full_beam_replaces_finished_hypotheses():
     """At width 2, "0" finishes and leaves both places to "1 .." and "2 ..", the better one last."""
     tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
                 probabilities=True)
@@ -114,7 +114,7 @@ def test_a_full_beam_fills_the_places_of_the_finished():
 
 # Odd trees, and what is refused
 
-class Wrong(Scorer):
+class FixedScorer(Scorer):
     """Gives the same rows always."""
 
     def __init__(self, rows):
@@ -137,19 +137,19 @@ class Wrong(Scorer):
     (lambda: Tree({"a": (-1.0, {"b": "c"})}), "is not a branch"),
     (lambda: Tree({"a": (-1.0, -2.0, {})}), "is not a branch"),
     (lambda: Tree({"a": -1.0}, vocab=["b"]), "not in vocab"),
-    (lambda: beam_search(Wrong(np.full((2, 2), -1.0)), 1, 2), "from one prompt"),
-    (lambda: beam_search(Wrong([[-1.0, 0.5]]), 1, 2), "above 0 or NaN"),
-    (lambda: exhaustive_search(Wrong([[-1.0, math.nan]]), 2), "above 0 or NaN"),
-    (lambda: greedy(Wrong([[-1.0, math.nan]]), 2), "above 0 or NaN"),
+    (lambda: beam_search(FixedScorer(np.full((2, 2), -1.0)), 1, 2), "from one prompt"),
+    (lambda: beam_search(FixedScorer([[-1.0, 0.5]]), 1, 2), "above 0 or NaN"),
+    (lambda: exhaustive_search(FixedScorer([[-1.0, math.nan]]), 2), "above 0 or NaN"),
+    (lambda: greedy(FixedScorer([[-1.0, math.nan]]), 2), "above 0 or NaN"),
     (lambda: filter_probabilities(np.zeros((1, 2)), math.inf), "temperature"),
 ])
-def test_refusals_are_one_line(call, message):
+def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
-def test_a_tree_is_its_data():
+def test_tree_scores_match_its_data():
     tree = Tree({"b": [0.5, {"a": 0.5}], "a": 0.0}, probabilities=True)     # lists, as in JSON
     assert tree.vocab == ["a", "b"] and tree.token("b") == 1
     rows, state = tree.start()
@@ -159,7 +159,7 @@ def test_a_tree_is_its_data():
     np.testing.assert_array_equal(rows, [[math.log(0.5), -math.inf]])
 
 
-def test_leaves_that_are_not_the_end_token_finish_nothing():
+def test_leaves_without_eos_are_unfinished():
     tree = Tree({"a": (0.6, {"a": 0.5}), "b": (0.4, {"</s>": 0.5})},
                 vocab=["</s>", "a", "b"], probabilities=True)
     result = beam_search(tree, 2, 5, eos=0)
@@ -169,7 +169,7 @@ def test_leaves_that_are_not_the_end_token_finish_nothing():
     assert one.tokens == (1, 1) and not one.complete
 
 
-def test_nothing_finishes():
+def test_search_without_finished_hypotheses():
     tree = Tree({"a": (0.6, {"a": 0.5}), "b": 0.4}, vocab=["</s>", "a", "b"], probabilities=True)
     short = beam_search(tree, 2, 1, eos=0)
     assert not short.finished and short.best.tokens == (1,) and not short.best.complete
@@ -179,7 +179,7 @@ def test_nothing_finishes():
     assert exhaustive_search(tree, 9, eos=0).best is None
 
 
-def test_bounds_are_reached_by_the_best_possible_end():
+def test_ranking_bound_is_tight():
     for power in (-1.0, 0.0, 0.5, 1.0, 2.0):
         ranking = Ranking(6, power)
         live = ranking.make_hypothesis((1, 1), -3.0, False)

@@ -71,10 +71,10 @@ TORCH = {
 }
 
 
-def train_torch(torch, make, model):
+def train_with_torch(torch, make_optimizer, model):
     params = {name: torch.tensor(array, requires_grad=True)
               for name, array in model.state_dict().items()}
-    optimizer = make(torch.optim, list(params.values()))
+    optimizer = make_optimizer(torch.optim, list(params.values()))
     for step in range(20):
         for name, gradient in gradients(model, step).items():
             params[name].grad = torch.tensor(gradient)
@@ -82,21 +82,21 @@ def train_torch(torch, make, model):
     return {name: param.detach().numpy() for name, param in params.items()}
 
 
-@pytest.mark.parametrize("what", TORCH)
-def test_against_torch(what):
+@pytest.mark.parametrize("optimizer", TORCH)
+def test_optimizers_match_torch(optimizer):
     torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
-    ours, theirs = TORCH[what]
-    wanted = train_torch(torch, theirs, Pair())
+    ours, theirs = TORCH[optimizer]
+    wanted = train_with_torch(torch, theirs, Pair())
     model = Pair()
     found = train(model, ours(model))
     for name in wanted:
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-12, err_msg=name)
 
 
-def steps_of(make, start, gradients):
+def optimise_scalar(make_optimizer, start, gradients):
     """The values of a one-number model after each step."""
     model = Scalar(start)
-    optimizer = make(model)
+    optimizer = make_optimizer(model)
     values = []
     for gradient in gradients:
         model.w.grad[...] = gradient
@@ -126,11 +126,11 @@ BY_HAND = [                     # (optimizer, first value, gradients, values aft
 
 
 @pytest.mark.parametrize(("make", "first", "gradients", "values"), BY_HAND)
-def test_steps_by_hand(make, first, gradients, values):
-    assert steps_of(make, first, gradients) == pytest.approx(values)
+def test_optimizer_steps_by_hand(make, first, gradients, values):
+    assert optimise_scalar(make, first, gradients) == pytest.approx(values)
 
 
-def test_decay_acts_on_everything_unless_it_is_told():
+def test_decay_only_matrices_limits_decay():
     rates = {}
     for prepare in (lambda model: None, decay_only_matrices):
         model = Pair()

@@ -20,7 +20,7 @@ from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 
 
-def test_a_frozen_param_collects_nothing_and_takes_no_memory():
+def test_frozen_param_has_no_gradient_array():
     linear = Linear(3, 2)
     linear.set_trainable(False)
     _, cache = linear.forward(np.ones((4, 3), "float32"))
@@ -43,7 +43,7 @@ def test_frozen_params_stay_frozen_in_every_copy():
     assert model.replica().embedding.W.data is model.embedding.W.data
 
 
-def test_a_tied_parameter_and_a_shared_layer_are_one_in_every_copy():
+def test_copies_keep_shared_parameters():
     model = GPT(5, 8, 2, 2, max_len=6, tied=True)
     model.decoder.blocks[1].ffn = model.decoder.blocks[0].ffn
     for twin in (model.replica(), model.astype("float64"), model.to_backend()):
@@ -52,7 +52,7 @@ def test_a_tied_parameter_and_a_shared_layer_are_one_in_every_copy():
         assert twin.decoder.blocks[1].ffn is twin.decoder.blocks[0].ffn
 
 
-def test_what_was_made_frozen_stays_so():
+def test_never_trainable_params_stay_frozen():
     layer = LoRALinear(Linear(4, 3), rank=1)
     layer.set_trainable(False)
     assert layer.count_params() == 0
@@ -64,13 +64,13 @@ def test_what_was_made_frozen_stays_so():
     assert not statistics.trainable and not statistics.like(np.zeros(3)).trainable
 
 
-def test_integers_are_never_cast():
+def test_astype_keeps_integers():
     quant = QuantLinear(Linear(4, 3), bits=3)
     assert quant.astype("float64").packed.data.dtype == np.uint8
     assert quant.astype("float64").step.data.dtype == np.float64
 
 
-def test_a_frozen_map_or_table_computes_no_gradient_of_itself(monkeypatch):
+def test_frozen_layers_skip_weight_gradients(monkeypatch):
     """Without what that gradient is made of, the one of the input comes out as ever."""
     monkeypatch.setattr(embedding, "sum_by_index", None)
     table, x = embedding.Embedding(5, 3), np.ones((2, 4, 3), "float32")
@@ -85,7 +85,7 @@ def test_a_frozen_map_or_table_computes_no_gradient_of_itself(monkeypatch):
     assert table.backward(y, cache) is None                 # frozen with the map back to tokens
 
 
-def test_the_defaults_of_document_004():
+def test_default_models_parameter_counts():
     assert GPT(36).count_params() == 404_516
     assert LSTMLM(36).count_params() == 272_420
 
@@ -95,7 +95,7 @@ def test_the_defaults_of_document_004():
     (lambda: Llama(49_152, rng=BLANK), 134_515_008),                            # SmolLM2-135M
     (lambda: Llama(151_936, 896, 24, 14, 2, 4864, qkv_bias=True, rng=BLANK), 494_032_768),
 ], ids=["GPT-2", "SmolLM2-135M", "Qwen2-0.5B"])
-def test_real_models_have_as_many_as_they_say(model, count):
+def test_real_models_parameter_counts(model, count):
     """(Blank matrices are never written, and so take no memory.)"""
     assert model().count_params() == count
 
@@ -106,7 +106,7 @@ def test_embedding_names():
     assert embedding_names(LSTMLM(7, 6, 2, 8)) == {"embedding.W"}
 
 
-def test_summary_adds_up():
+def test_summary_counts_add_up():
     model, text = GPT(36), io.StringIO()
     model.summary(file=text)
     lines = text.getvalue().splitlines()

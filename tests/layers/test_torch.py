@@ -40,7 +40,7 @@ SAMPLES = {f"{name}: {what}": (cls, build) for name, cls in LAYERS.items()
 
 
 @pytest.fixture(scope="module")
-def theirs():
+def torch_functions():
     """Return {layer: what PyTorch computes}; PyTorch takes a second to be imported."""
     pytest.importorskip("torch", reason="parity with PyTorch needs torch")
     from tests.layers import torch_layers, torch_recurrent
@@ -48,45 +48,45 @@ def theirs():
     return torch_layers.THEIRS | torch_recurrent.THEIRS
 
 
-def tensors(nest, grad=True):
+def to_tensors(nested, requires_grad=True):
     """Float arrays as leaves of torch's graph, integers as tensors, the rest as it is."""
     import torch
 
-    def change(leaf):
+    def to_tensor(leaf):
         if not isinstance(leaf, np.ndarray):
             return leaf
         tensor = torch.tensor(np.ascontiguousarray(leaf))
-        return tensor.requires_grad_(grad and tensor.is_floating_point())
+        return tensor.requires_grad_(requires_grad and tensor.is_floating_point())
 
-    return map_leaves(nest, change)
+    return map_leaves(nested, to_tensor)
 
 
-def tensor_leaves(nest, path=""):
+def tensor_leaves(nested, path=""):
     """`npdl.study.trees.leaves` for tensors."""
     import torch
 
-    if isinstance(nest, (tuple, list)):
-        names = getattr(nest, "_fields", range(len(nest)))
-        for name, item in zip(names, nest, strict=True):
+    if isinstance(nested, (tuple, list)):
+        names = getattr(nested, "_fields", range(len(nested)))
+        for name, item in zip(names, nested, strict=True):
             yield from tensor_leaves(item, f"{path}.{name}" if path else str(name))
-    elif torch.is_tensor(nest) and nest.is_floating_point():
-        yield path or "0", nest
+    elif torch.is_tensor(nested) and nested.is_floating_point():
+        yield path or "0", nested
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_outputs_and_gradients_are_torchs(name, theirs):
+def test_outputs_and_gradients_match_torch(name, torch_functions):
     import torch
 
     cls, build = SAMPLES[name]
-    if cls not in theirs:
+    if cls not in torch_functions:
         pytest.skip("not compared with torch, as another test says")
     rng = make_rng(5)
     layer, inputs, options = build(rng)
     layer = layer.astype("float64")
     randomise(layer, rng)
-    P = {what: tensors(p.data, p.trainable) for what, p in layer.params(frozen=True)}
-    t_inputs = tensors(inputs)
-    wanted = dict(tensor_leaves(theirs[cls](layer, P, *t_inputs, **options)))
+    P = {what: to_tensors(p.data, p.trainable) for what, p in layer.params(frozen=True)}
+    t_inputs = to_tensors(inputs)
+    wanted = dict(tensor_leaves(torch_functions[cls](layer, P, *t_inputs, **options)))
     outputs, cache = layer.forward(*inputs, **options)
     found, dout = dict(leaves(outputs)), draw_upstream(outputs, rng)
     for path, y in wanted.items():
@@ -105,7 +105,7 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
         assert relative_error(gradients[what], grad, 1.0) < LIMIT, what
 
 
-def test_every_layer_is_compared_or_has_a_reason(theirs):
-    left = LAYERS.keys() ^ {cls.__name__ for cls in theirs}
+def test_every_layer_is_compared_or_has_a_reason(torch_functions):
+    left = LAYERS.keys() ^ {cls.__name__ for cls in torch_functions}
     assert not left, f"{left}: each is computed in torch_layers.py, or has a reason in WITHOUT"
     assert WITHOUT.keys() <= {cls.__name__ for cls in npdl_layers()}
