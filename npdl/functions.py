@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from npdl.backend import dispatch_on_array_type, exact_erf, is_host, one_hot, to_device, xp
-from npdl.errors import InputError, checked_lengths, describe, is_array
+from npdl.errors import checked_lengths
 
 
 def sigmoid(x):
@@ -155,18 +155,6 @@ def map_state(function, *states):
     return function(*states)
 
 
-def split_by_layer(state, L, owner):
-    """Split a state with arrays (L, B, H) into a list of L states. For None, return [None] * L."""
-    if state is None:
-        return [None] * L
-    state = tuple(state) if isinstance(state, list) else state
-    for part in state if isinstance(state, tuple) else (state,):
-        if not is_array(part) or part.ndim != 3 or len(part) != L:
-            raise InputError(f"{owner}: an array of the state is {describe(part)}; it must be "
-                             f"({L}, B, H), with one entry for each layer")
-    return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
-
-
 def reverse(x, lengths=None):
     """Return x (B, S, D) with the first lengths[b] steps of sequence b in reverse order.
 
@@ -187,30 +175,6 @@ def length_mask(lengths, S):
     return xp.arange(S) < to_device(lengths)[:, None]
 
 
-def mask_steps(x, lengths, owner):
-    """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
-
-    If `lengths` is None, all steps are valid, and the result is (None, x).
-    """
-    if lengths is None:
-        return None, x
-    valid = length_mask(checked_lengths(lengths, *x.shape[:2], owner), x.shape[1])[..., None]
-    return valid, xp.where(valid, x, 0)
-
-
 def h_of(state):
     """Return the array h of a state, which is h itself or a pair (h, c)."""
     return state[0] if isinstance(state, tuple) else state
-
-
-def add_dh(dstate, dh):
-    """Return `dstate`, the gradient of a state, with dh added to the gradient of h."""
-    return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
-
-
-def make_selector(valid):
-    """Return a function f(new, old=0) that returns new where `valid` is True, and old elsewhere.
-
-    `valid` (B, 1) is True for the sequences for which a step is valid.
-    """
-    return lambda new, old=0: xp.where(valid, new, old)

@@ -82,10 +82,9 @@ class Optimizer:
         """
         wanted = ("steps", *self.moments)
         if not isinstance(state, dict) or state.keys() != set(wanted):
-            given = (f"the keys {', '.join(map(str, state)) or 'of an empty dict'}"
-                     if isinstance(state, dict) else describe(state))
+            given = f"the keys {list(state)}" if isinstance(state, dict) else describe(state)
             raise InputError(f"optimizer state: got {given}; it must be a dict with the keys "
-                             f"{', '.join(wanted)}, from state_dict of the same kind of optimizer")
+                             f"{list(wanted)}, from state_dict of the same kind of optimizer")
         for moment in self.moments:
             check_state_dict(getattr(self, moment), state[moment], f"{moment} of")
         self.steps = checked_integer("steps", state["steps"], 0)

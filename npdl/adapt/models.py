@@ -81,12 +81,7 @@ def merged_linear(adapter):
 
 @dataclass
 class Report:
-    """The parameters of a model, and the cost of its linear layers.
-
-    `trainable` and `frozen` count parameters, and `stored_bytes` is their memory. `multiplies` is
-    the number of multiplications in the linear layers, in a forward pass over the rows of input
-    that `report` was given.
-    """
+    """Numbers of parameters, their memory, and the multiplications in a model's linear layers."""
 
     trainable: int
     frozen: int

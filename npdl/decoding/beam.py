@@ -15,7 +15,7 @@ from npdl.decoding.scorer import (
     check_scores,
     has_ended,
     is_eos,
-    start_one_prompt,
+    start_search,
 )
 from npdl.errors import require_positive
 
@@ -93,7 +93,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     """
     require_positive(width=width, n_best=n_best)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_one_prompt(scorer, eos)
+    rows, state = start_search(scorer, eos)
     active, finished, steps, reason = [Hypothesis()], [], [], "max_len"
     for length in range(1, max_len + 1):
         parents, tokens, totals = best_expansions(active, rows, width)
@@ -133,10 +133,11 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     """
     require_positive(width=width)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_one_prompt(scorer, eos)
+    rows, state = start_search(scorer, eos)
     active, finished, reason = [Hypothesis()], [], "max_len"
+    num_ends = 0 if eos is None else np.size(eos)
     for length in range(1, max_len + 1):
-        parents, tokens, totals = best_expansions(active, rows, width * _expansions_needed(eos))
+        parents, tokens, totals = best_expansions(active, rows, width * (1 + num_ends))
         ended = has_ended(scorer, state, parents, tokens, length, max_len, eos)
         every = extend_hypotheses(ranking, active, parents, tokens, totals, ended)
         finished += [hypothesis for hypothesis in every[:width] if hypothesis.complete]
@@ -153,11 +154,6 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     if length == max_len:
         finished, active = sorted(finished + active, key=ranking.sort_key)[:width], []
     return BeamResult(finished, active, [], reason)
-
-
-def _expansions_needed(eos):
-    """Return 1 + the number of end tokens. At least one of so many expansions is unfinished."""
-    return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
 
 
 def extend_hypotheses(ranking, hypotheses, parents, tokens, totals, ended):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.decoding.scorer import Ranking, check_scores, has_ended, start_one_prompt
+from npdl.decoding.scorer import Ranking, check_scores, has_ended, start_search
 from npdl.errors import require_positive
 
 
@@ -58,5 +58,5 @@ def complete_sequences(scorer, max_len, eos=None):
             for i, j in enumerate(unfinished):
                 yield from extend((*path, int(tokens[j])), totals[j], rows[i], state, i)
 
-    rows, state = start_one_prompt(scorer, eos)
+    rows, state = start_search(scorer, eos)
     yield from extend((), 0.0, rows[0], state, 0)

@@ -98,7 +98,7 @@ class Ranking:
         return log_prob / max(length, 1) ** self.length_power if self.length_power else log_prob
 
 
-def start_one_prompt(scorer, eos):
+def start_search(scorer, eos):
     """Return scorer.start(). Raise InputError for several prompts or an invalid `eos`."""
     rows, state = check_scores(scorer.start())
     if len(rows) != 1:

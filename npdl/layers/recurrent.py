@@ -10,21 +10,14 @@ from npdl.core import Cache, Layer, NoBias, Param, checked_gradients
 from npdl.errors import (
     InputError,
     check_shape,
+    checked_lengths,
     checked_state,
     describe,
+    is_array,
     require_bool,
     require_positive,
 )
-from npdl.functions import (
-    add_dh,
-    h_of,
-    make_selector,
-    map_state,
-    mask_steps,
-    sigmoid,
-    split_by_layer,
-    sum_rows,
-)
+from npdl.functions import h_of, length_mask, map_state, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
 
@@ -265,3 +258,39 @@ class GRU(Recurrent):
 
 class LSTM(Recurrent):
     cell = LSTMCell
+
+
+def split_by_layer(state, L, owner):
+    """Split a state with arrays (L, B, H) into a list of L states. For None, return [None] * L."""
+    if state is None:
+        return [None] * L
+    state = tuple(state) if isinstance(state, list) else state
+    for part in state if isinstance(state, tuple) else (state,):
+        if not is_array(part) or part.ndim != 3 or len(part) != L:
+            raise InputError(f"{owner}: an array of the state is {describe(part)}; it must be "
+                             f"({L}, B, H), with one entry for each layer")
+    return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
+
+
+def mask_steps(x, lengths, owner):
+    """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
+
+    If `lengths` is None, all steps are valid, and the result is (None, x).
+    """
+    if lengths is None:
+        return None, x
+    valid = length_mask(checked_lengths(lengths, *x.shape[:2], owner), x.shape[1])[..., None]
+    return valid, xp.where(valid, x, 0)
+
+
+def add_dh(dstate, dh):
+    """Return `dstate`, the gradient of a state, with dh added to the gradient of h."""
+    return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
+
+
+def make_selector(valid):
+    """Return a function f(new, old=0) that returns new where `valid` is True, and old elsewhere.
+
+    `valid` (B, 1) is True for the sequences for which a step is valid.
+    """
+    return lambda new, old=0: xp.where(valid, new, old)

@@ -1,6 +1,6 @@
 """An autoencoder that combines two word vectors into one (Socher et al. 2011)."""
 
-from typing import NamedTuple
+from collections import namedtuple
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, checked_gradients
@@ -10,13 +10,8 @@ from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
 
-
-class AutoencoderOutput(NamedTuple):
-    """The outputs parent (..., D_p), reconstruction (..., 2 D_x) and logits (..., C)."""
-
-    parent: object
-    reconstruction: object
-    logits: object
+# The outputs parent (..., D_p), reconstruction (..., 2 D_x) and logits (..., C)
+AutoencoderOutput = namedtuple("AutoencoderOutput", "parent reconstruction logits")
 
 
 class Autoencoder(Layer):
