@@ -193,7 +193,7 @@ def synchronize():
 
 
 def make_rng(seed, *key):
-    """Return a NumPy generator in which the same (seed, *key) give the same numbers.
+    """Return a NumPy generator. The same seed and key give the same random numbers.
 
     For example, `key` is the number of the step. All random numbers of npdl are drawn from such
     generators. So a run can be resumed without a saved generator, and both backends use the same

@@ -30,7 +30,15 @@ def answer_mask(targets, eq_positions, mask):
     return mask & (xp.arange(targets.shape[1]) > eq_positions[:, None])
 
 
-class SequenceLoss(Layer):
+class ReducedLoss(Layer):
+    """Base class of losses that return a sum, a mean, or one loss for each sample or row."""
+
+    def __init__(self, reduction="mean"):
+        require_choice("reduction", reduction, REDUCTIONS)
+        self.reduction = reduction
+
+
+class SequenceLoss(ReducedLoss):
     """loss = mean over samples of (mean over the unmasked targets of -log softmax(logits)[target]).
 
     forward(logits, targets, counted): logits (B, S, V), integers targets (B, S), and the loss mask
@@ -46,9 +54,8 @@ class SequenceLoss(Layer):
     """
 
     def __init__(self, reduction="mean", average="sample"):
-        require_choice("reduction", reduction, REDUCTIONS)
+        super().__init__(reduction)
         require_choice("average", average, ("sample", "token"))
-        self.reduction = reduction
         self.average = average
 
     def forward(self, logits, targets, counted):
@@ -110,7 +117,7 @@ def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
     return loss, exact_match(logits, targets, counted, reduction)
 
 
-class CrossEntropy(Layer):
+class CrossEntropy(ReducedLoss):
     """loss = mean nll,   nll = -sum_v q_v log softmax(logits)_v,   q = one_hot(target).
 
     forward(logits, targets): logits (..., V), integers targets (...).
@@ -123,13 +130,12 @@ class CrossEntropy(Layer):
     """
 
     def __init__(self, ignored=None, smoothing=0.0, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
+        super().__init__(reduction)
         require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
         if ignored is not None and not is_integer(ignored):
             raise InputError(f"ignored = {ignored!r}; it must be an integer or None")
         self.ignored = ignored
         self.smoothing = smoothing
-        self.reduction = reduction
 
     def forward(self, logits, targets):
         targets, counted = self.mask_ignored(logits, targets)
@@ -160,7 +166,7 @@ class CrossEntropy(Layer):
         return checked_ids(xp.where(counted, targets, 0), logits.shape[-1], "targets"), counted
 
 
-class StableMaxLoss(Layer):
+class StableMaxLoss(ReducedLoss):
     """loss = -log(s(x_y) / sum_v s(x_v)),   s(x) = x + 1 if x >= 0, else 1 / (1 - x).
 
     forward(logits, targets): logits x (..., V), integers targets y (...). s(x) grows linearly,
@@ -169,10 +175,6 @@ class StableMaxLoss(Layer):
     logits. `reduction` is "mean", "sum" or "none", as in CrossEntropy. Raises InputError for shapes
     that do not fit, and for targets outside [0, V). Prieto et al. 2025, arXiv:2501.04697.
     """
-
-    def __init__(self, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
 
     def forward(self, logits, targets):
         targets = checked_targets("stablemax", logits, targets)
@@ -196,7 +198,7 @@ class StableMaxLoss(Layer):
         return dlogits
 
 
-class SquaredError(Layer):
+class SquaredError(ReducedLoss):
     """loss = factor * ||y - z||^2, with the norm over the last axis.
 
     forward(y, z): the output y and its target z are (..., D), and both get a gradient.
@@ -207,10 +209,9 @@ class SquaredError(Layer):
     """
 
     def __init__(self, factor=1.0, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
+        super().__init__(reduction)
         require_number("factor", factor, math.isfinite, "a finite number")
         self.factor = factor
-        self.reduction = reduction
 
     def forward(self, y, z):
         check_shapes("squared error", kinds="f", y=(y, "(..., D)"), z=(z, "(..., D)"))
@@ -228,16 +229,12 @@ class SquaredError(Layer):
         return dy, dz
 
 
-class KLDivergence(Layer):
+class KLDivergence(ReducedLoss):
     """D(P || Q) = sum_v P_v log(P_v / Q_v),   P = softmax(p_logits),   Q = softmax(q_logits).
 
     forward(p_logits, q_logits): both are (..., V), and both get a gradient. `reduction` is "mean"
     over all but the last axis, "sum", or "none", which returns one divergence for each row (...).
     """
-
-    def __init__(self, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
 
     def forward(self, p_logits, q_logits):
         check_shapes("KL divergence", kinds="f", p_logits=(p_logits, "(..., V)"),

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from npdl.backend import one_hot, to_host, xp
-from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, check_shapes, require_choice, short_repr
+from npdl.core import Cache
+from npdl.errors import InputError, check_gradient, check_shapes, short_repr
 from npdl.functions import log_softmax, sum_without_overflow
-from npdl.losses import REDUCTIONS, CrossEntropy, reduce_loss, reduce_loss_backward
+from npdl.losses import CrossEntropy, ReducedLoss, reduce_loss, reduce_loss_backward
 
 
 class WeightedCrossEntropy(CrossEntropy):
@@ -55,7 +55,7 @@ class WeightedCrossEntropy(CrossEntropy):
         return xp.asarray(self.class_weights, logits.dtype)
 
 
-class SoftCrossEntropy(Layer):
+class SoftCrossEntropy(ReducedLoss):
     """nll = -sum_v q_v log softmax(logits)_v, where the targets q are probabilities.
 
     forward(logits, q): both are (..., V), and both get a gradient. For example, q are the
@@ -63,10 +63,6 @@ class SoftCrossEntropy(Layer):
     `reduction` is "mean" (over all targets), "sum", or "none", which returns one loss for each
     target (...).
     """
-
-    def __init__(self, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
 
     def forward(self, logits, q):
         check_shapes("loss", kinds="f", logits=(logits, "(..., V)"), q=(q, "(..., V)"))
