@@ -67,7 +67,7 @@ class SequenceLoss(ReducedLoss):
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (B, S, V)
         nll = -xp.take_along_axis(log_p, targets[..., None], -1)[..., 0]    # nll (B, S)
         weight = self.weights(counted.astype(logits.dtype))     # weight (B, S)
-        loss = sum_without_overflow(nll * weight, 1)                        # loss (B,)
+        loss = sum_without_overflow(nll * weight, 1)            # loss (B,)
         if self.reduction != "none":
             loss = loss.sum()
         return loss, Cache(log_p=log_p, targets=targets, weight=weight, loss=loss)

@@ -81,7 +81,7 @@ def merged_linear(adapter):
 
 @dataclass
 class Report:
-    """Numbers of parameters, their memory, and the multiplications in a model's linear layers."""
+    """Numbers of parameters, their bytes, and the multiplications for one row of input."""
 
     trainable: int
     frozen: int
@@ -89,17 +89,16 @@ class Report:
     multiplies: int
 
 
-def report(model, rows=1):
+def report(model):
     """Return a Report of the parameters of `model` and the multiplications of its linear layers.
 
-    The multiplications are those of a forward pass over `rows` rows of input. The stored bytes of a
-    quantized layer are those of its codes and step sizes.
+    The stored bytes of a quantized layer are those of its codes and step sizes.
     """
     multiplications, inside, num_entries = 0, set(), {}
     for layer in walk(model):
         if isinstance(layer, (Linear, FrozenLinear, LoRALinear)) and id(layer) not in inside:
             inside.update(id(part) for part in walk(layer))
-            multiplications += count_multiplications(layer, rows)
+            multiplications += count_multiplications(layer, 1)
         if isinstance(layer, QuantLinear):
             num_entries |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
                            id(layer.scale): 0}

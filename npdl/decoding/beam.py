@@ -42,9 +42,9 @@ class Step:
     @property
     def pruned(self):
         """Return the expansions that were not kept, best first."""
-        places, tokens, totals = best_expansions(self.parents, self.log_probs)
-        every = extend_hypotheses(self.ranking, self.parents, places, tokens, totals,
-                         is_eos(tokens, self.eos))
+        parents, tokens, totals = best_expansions(self.parents, self.log_probs)
+        ended = is_eos(tokens, self.eos)
+        every = extend_hypotheses(self.ranking, self.parents, parents, tokens, totals, ended)
         return every[len(self.kept) :]
 
 

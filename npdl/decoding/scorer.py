@@ -110,7 +110,7 @@ def start_search(scorer, eos):
 
 def check_scores(scores_and_state):
     """Return the pair (rows, state). Raise InputError unless the rows are log-probabilities."""
-    if not (scores_and_state[0] <= 0).all():                               # also for NaN
+    if not (scores_and_state[0] <= 0).all():                # also for NaN
         raise InputError("the scorer returned a log-probability above 0 or NaN; "
                          "check that the model's parameters are finite")
     return scores_and_state

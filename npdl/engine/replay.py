@@ -94,7 +94,7 @@ class Recording:
             container[key] = plain_value(value)
         results = (self.lowered.array(view).copy()[()] for view in self._results)
         return map_nested(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
-                        self._answer)
+                          self._answer)
 
     def _call(self):
         arrays = [(array, array.copy()) for array in self._backups]

@@ -163,7 +163,7 @@ def recording_key(arguments):
 def move_arrays(nest, move):
     """Return a copy of nested tuples, lists and dicts, with move(x) in place of each array x."""
     return map_nested(lambda x: move(x) if isinstance(x, np.ndarray) or is_device_array(x) else x,
-                    nest)
+                      nest)
 
 
 def describe_location(error):

@@ -119,7 +119,7 @@ class AdditiveAttention(Layer):
         self.a.grad += t.reshape(-1, h).T @ dscores.reshape(-1)     # scores = t a
         dt = dscores[..., None] * self.a.data
         dz = dt * (1 - t**2)                                    # t = tanh(z)
-        du = sum_in_float64(dz, -2)                                   # z = u + w, which broadcast
+        du = sum_in_float64(dz, -2)                             # z = u + w, which broadcast
         dw = sum_in_float64(dz, -3)
         dq = self.W_q.backward(du, cache.q)
         dk = self.W_k.backward(dw, cache.k)

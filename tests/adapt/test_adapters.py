@@ -1,4 +1,4 @@
-"""LoRA and QLoRA: frozen bases, surgery on models, merging, counting, saving."""
+"""LoRA and QLoRA: adapters in models, merging, counting and errors."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def small_gpt(**options):
 
 
 def perturb(model, seed=0):
-    """Give every learned parameter other values, so that B is not zero."""
+    """Change every trainable parameter, so that B is not zero."""
     rng = np.random.default_rng(seed)
     for _, param in model.params():
         param.data += rng.standard_normal(param.shape).astype(param.data.dtype) * 0.1
@@ -79,19 +79,19 @@ def test_merging_keeps_the_output(bits):
 
 
 def test_report_counts_parameters_and_cost():
-    model, rows = small_gpt(), 6
-    plain = report(model, rows)
+    model = small_gpt()
+    plain = report(model)
     assert plain.trainable == model.count_params() and plain.frozen == 0
     assert plain.stored_bytes == 4 * model.count_params()
-    assert plain.multiplies == rows * (2 * (4 * 8 * 8 + 2 * 8 * 32) + 8 * 5)
+    assert plain.multiplies == 2 * (4 * 8 * 8 + 2 * 8 * 32) + 8 * 5
     total = model.count_params()
     quantize_linears(model, 4, where=("up", "down"))
     add_lora(model, rank=2, where=("W_Q", "up"))
-    adapted = report(model, rows)
+    adapted = report(model)
     assert adapted.frozen == total
     assert adapted.trainable == model.count_params() == 2 * (2 * (8 + 8) + 2 * (8 + 32))
     quantized = 2 * 2 * 8 * 32
-    assert adapted.multiplies == plain.multiplies + rows * adapted.trainable + quantized
+    assert adapted.multiplies == plain.multiplies + adapted.trainable + quantized
     assert adapted.stored_bytes == (4 * (total - quantized + adapted.trainable)
                                     + quantized // 2 + 4 * 4)
 

@@ -10,13 +10,13 @@ from npdl.errors import InputError
 
 
 def decode_examples(data, examples):
-    """Whole sequences as text: the first input followed by all targets."""
+    """Return the sequences as texts: the first input, followed by all targets."""
     whole = np.concatenate([examples.inputs[:, :1], examples.targets], axis=1)
     return [data.vocabulary.decode(row) for row in whole]
 
 
 def list_equations_by_loops(p, q, operator, orders, symmetric=False):
-    """Independent listing, one equation at a time, before the shuffle."""
+    """Return all equations as texts, made one at a time, in the order before the shuffle."""
     lines = []
     for order in orders:
         for first, *others in product(range(p), repeat=order):

@@ -1,4 +1,4 @@
-"""Dates written in many ways: each as a person would, none that could be two days."""
+"""Dates in many forms: each as written by hand, and no text that could be two days."""
 
 import datetime
 
@@ -24,7 +24,7 @@ def test_date_formats_by_hand():
 
 
 def test_date_texts_are_unambiguous():
-    """Years, months and days that can stand for each other."""
+    """Only years, months and days that can be confused are tried."""
     years = (1950, 1999, *range(2000, 2013), 2031, 2049)
     days = [datetime.date(Y, m, d)
             for Y in years for m in range(1, 13) for d in (*range(1, 13), 28)]

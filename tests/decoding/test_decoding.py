@@ -1,4 +1,4 @@
-"""Greedy, beam and exhaustive search on trees given as data, and what they refuse."""
+"""Greedy, beam and exhaustive search on trees that are given as data, and invalid input."""
 
 import math
 
@@ -21,7 +21,7 @@ END = 0
 
 
 def random_tree(rng, V=3, depth=4, ties=False):
-    """A tree over the words 0..V-1 in which 0 ends a sequence, some branches missing."""
+    """Return a tree over the words 0 .. V-1 without some branches. 0 is the end token."""
     def grow(depth_left):
         p = rng.dirichlet(np.full(V, 0.7))
         p = rng.choice([0.125, 0.25, 0.5], V) / 2 if ties else p
@@ -90,7 +90,7 @@ def test_wide_beam_search_is_exhaustive(power, eos, ties):
 
 
 def test_ties_are_ordered_by_tokens():
-    """Parent b is more probable than a, yet (a, y) comes before (b, x) of the same probability."""
+    """(a, y) comes before the equally probable (b, x), although b is more probable than a."""
     tree = Tree({"b": (0.5, {"x": 0.25, "y": 0.75}), "a": (0.25, {"x": 0.5, "y": 0.5})},
                 probabilities=True)
     result = beam_search(tree, 4, 2)
@@ -104,7 +104,7 @@ def test_ties_are_ordered_by_tokens():
 
 
 def test_full_beam_replaces_finished_hypotheses():
-    """At width 2, "0" finishes and leaves both places to "1 .." and "2 ..", the better one last."""
+    """With width 2, "0" finishes, and both "1 .." and "2 .." stay in the beam."""
     tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
                 probabilities=True)
     found = full_beam_search(tree, 2, 2, END)
@@ -115,7 +115,7 @@ def test_full_beam_replaces_finished_hypotheses():
 # Odd trees, and what is refused
 
 class FixedScorer(Scorer):
-    """Gives the same rows always."""
+    """A Scorer that returns the same rows at each step."""
 
     def __init__(self, rows):
         self.rows = np.array(rows)

@@ -1,4 +1,4 @@
-"""Generation from models: with a cache or without, alone or in a batch, the same numbers."""
+"""Scorers of models: with and without a cache, alone and in a batch, scores are the same."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def randomised(model):
 
 
 def adapt_model(model, bits=None):
-    """A model with quantized layers, or with adapters."""
+    """Quantize the layers of a model if `bits` is given, else add adapters."""
     if bits:
         quantize_linears(model, bits)
         return model
@@ -65,13 +65,13 @@ every_model = pytest.mark.parametrize("model", [m for _, m in MODELS], ids=[n fo
 
 
 def logits_of(model, ids):
-    """A model's logits (B, S, V) in double precision, by the textbook."""
+    """Return the logits (B, S, V) of the model's own forward in double precision."""
     out, _ = model.forward(ids)
     return (out[0] if isinstance(model, LSTMLM) else out).astype(float)
 
 
 def random_walk_scores(scorer, rng, steps):
-    """Log-probabilities along a random walk in which hypotheses are copied, dropped, swapped."""
+    """Return the scores of random steps that copy, drop and swap hypotheses."""
     rows, state = scorer.start()
     found = [rows]
     for _ in range(steps):
@@ -125,7 +125,7 @@ def test_batched_prompts_match_single_prompts(model):
 # One token's work a step
 
 def test_step_computes_only_the_new_token(monkeypatch):
-    """The rows that reach any linear map: the prompt's once, then one for each hypothesis."""
+    """Count the rows in each linear layer: one for each of the three hypotheses."""
     from npdl.decoding import language_models
     from npdl.layers.linear import Linear
 
@@ -150,7 +150,7 @@ def test_step_computes_only_the_new_token(monkeypatch):
 # Repetition
 
 def penalised_log_probs(model, ids, penalty):
-    """The log-probabilities after ids, computed from the model's logits of all of them."""
+    """Return the penalised log-probabilities (V,) of the token after `ids`."""
     z = logits_of(model, np.array([ids]))[0, -1]
     for v in set(ids):
         z[v] = z[v] / penalty if z[v] > 0 else z[v] * penalty

@@ -1,4 +1,4 @@
-"""The cache of keys and values: made once, grown when full, shared by states; and streaming."""
+"""The KV cache: allocated once, enlarged if full, shared by states. Also `on_token`."""
 
 import tracemalloc
 
@@ -39,7 +39,7 @@ def test_cache_is_allocated_once(make, monkeypatch):
 
 
 def test_two_continuations_of_one_state():
-    """The first writes where the state's memory goes on, so the second has to copy."""
+    """The first continuation uses the free memory of the state, so the second copies it."""
     scorer = make_scorer(llama(), [1, 2])
     _, state = scorer.start()
     _, first = scorer.advance(state, ONE, np.array([3]))
@@ -61,7 +61,7 @@ def test_prompt_in_parts_gives_same_scores(make, parts, monkeypatch):
 
 @pytest.mark.parametrize("make", [gpt, llama])
 def test_a_long_prompt_takes_little_memory(make):
-    """Its attention's weights, whole, are a number for each head and pair of tokens."""
+    """The attention weights of all pairs of tokens must not be in memory at once."""
     model, prompt = make(max_len=1024), np.arange(1024) % V
     tracemalloc.start()
     make_scorer(model, prompt).start()

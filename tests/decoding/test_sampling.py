@@ -48,7 +48,7 @@ def test_samples_have_the_models_frequencies():
                                      {"top_p": 0.95}, {"top_p": 0.9999}, {"top_k": 5000}], ids=str)
 @pytest.mark.parametrize("temperature", [0.3, 5.0])
 def test_filter_matches_full_sort(options, temperature):
-    """What is kept is what a sort of everything keeps; half of the numbers have equals."""
+    """The result equals that of a full sort. Half of the numbers occur more than once."""
     rng = np.random.default_rng(1)
     rows = np.round(rng.standard_normal((3, 5000)), 3)
     kept = filter_probabilities(rows, temperature, **options)

@@ -1,4 +1,4 @@
-"""Queries that see nothing, float masks, padding, and what an encoder-decoder may see."""
+"""Masks of attention: fully masked queries, float masks, padding, and causal targets."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_a_float_mask_is_added_to_the_scores():
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_source_padding_has_no_effect(norm):
-    """A padded source gives what the shorter source gives."""
+    """Check that a padded source gives the same logits as the shorter source."""
     rng = np.random.default_rng(1)
     model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8, norm=norm, dtype="float64")
     source, target = rng.integers(0, 7, (2, 5)), rng.integers(0, 6, (2, 4))

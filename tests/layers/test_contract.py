@@ -1,4 +1,4 @@
-"""What every layer promises: of a call in every gradient-check case, of a layer once a class."""
+"""Rules for all layers: for each call in the gradient-check cases, and for each class."""
 
 import numpy as np
 import pytest
@@ -22,14 +22,14 @@ every_class = pytest.mark.parametrize("name", ONE_OF_EACH)
 
 
 def assert_equal_arrays(first, second):
-    """The same names with the same bits."""
+    """Assert that both dicts have the same names and bitwise identical arrays."""
     assert first.keys() == second.keys()
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name, strict=True)
 
 
 def assert_close_arrays(actual, expected, max_error, floor=0.0):
-    """Every array within `max_error` of its largest entry, or of `floor` where that is larger."""
+    """Assert that the error relative to the largest entry or to `floor` is at most `max_error`."""
     assert actual.keys() == expected.keys()
     for name, array in expected.items():
         error = relative_error(actual[name], array, floor)
@@ -37,7 +37,7 @@ def assert_close_arrays(actual, expected, max_error, floor=0.0):
 
 
 class Called:
-    """A case run once on arrays that may not be written into, with all that it gave."""
+    """The outputs, cache and gradients of a case, whose input arrays are read-only."""
 
     def __init__(self, case):
         self.built = built = build(case)
@@ -75,13 +75,13 @@ def check_gradients_accumulate(call):
     twice = call.built.gradients(call.dout, call.cache)
     learned = {name for name, _ in call.built.layer.params()}
     assert_close_arrays({name: twice[name] for name in learned},
-          {name: 2 * call.gradients[name] for name in learned}, 1e-14)
+                        {name: 2 * call.gradients[name] for name in learned}, 1e-14)
     assert_equal_arrays({name: g for name, g in twice.items() if name not in learned},
-          {name: g for name, g in call.gradients.items() if name not in learned})
+                        {name: g for name, g in call.gradients.items() if name not in learned})
 
 
 def check_cache_is_independent(call):
-    """A forward on other inputs, between forward and backward, changes nothing."""
+    """Check that a forward on other inputs between forward and backward has no effect."""
     call.built.forward(inputs=map_floats(call.built.inputs, lambda a: 0.5 * a, keep=True))
     assert_equal_arrays(call.backward_again(), call.gradients)
     assert_equal_arrays(dict(leaves(call.outputs)), call.values)
@@ -99,7 +99,7 @@ def check_strided_upstream(call):
 
 
 def check_strided_inputs(call):
-    """In rows with gaps, and in columns (tokens too)."""
+    """Check inputs, also of tokens, that are not contiguous or in column order."""
     for view in (strided, np.asfortranarray):
         inputs = map_floats(call.built.inputs,
                             lambda a, view=view: view(a) if np.ndim(a) else a, True)
@@ -123,8 +123,8 @@ def check_float32(call):
 
 
 CHECKS = (check_no_array_is_modified, check_layer_is_stateless, check_gradients_accumulate,
-            check_cache_is_independent, check_single_upstream_gradient,
-            check_strided_upstream, check_strided_inputs, check_float32)
+          check_cache_is_independent, check_single_upstream_gradient,
+          check_strided_upstream, check_strided_inputs, check_float32)
 
 
 @pytest.mark.parametrize("case", slow.mark_except(QUICK, CASES), ids=str)

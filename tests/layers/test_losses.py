@@ -1,4 +1,4 @@
-"""The losses of nothing and of large logits; tests/exercises has them by hand."""
+"""Losses without targets and of large logits. tests/exercises checks losses by hand."""
 
 import math
 

@@ -35,7 +35,7 @@ class Scalar(Layer):
 
 
 def gradients(model, step):
-    """A random gradient for every parameter, the same for the same step."""
+    """Return {name: random gradient}. The same step gives the same gradients."""
     rng = make_rng(7, step)
     return {name: rng.standard_normal(param.shape) for name, param in model.params()}
 
@@ -94,7 +94,7 @@ def test_optimizers_match_torch(optimizer):
 
 
 def optimise_scalar(make_optimizer, start, gradients):
-    """The values of a one-number model after each step."""
+    """Return the values of a model with one parameter after each step."""
     model = Scalar(start)
     optimizer = make_optimizer(model)
     values = []

@@ -39,7 +39,7 @@ class ShapeComment(NamedTuple):
 
 
 def find_comments(path):
-    """Yield the shape comments of a source file; each names what its assignment assigns."""
+    """Yield the shape comments of a source file. Assert that each names an assigned variable."""
     source = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(source)):
         lines = source.split("\n")[node.lineno - 1 : node.end_lineno] if isinstance(
@@ -71,8 +71,9 @@ class Watcher:
                     running.remove(comment)
                     seen.append((comment, getattr(frame.f_locals[comment.name], "shape", None)))
             if event == "return":
-                self.check_shapes(seen, {name: value for name, value in frame.f_locals.items()
-                                   if len(name) == 1 and name.isupper() and type(value) is int})
+                sizes = {name: value for name, value in frame.f_locals.items()
+                         if len(name) == 1 and name.isupper() and type(value) is int}
+                self.check_shapes(seen, sizes)
             begun = self.comments.get((frame.f_code.co_filename, frame.f_lineno))
             if begun is not None and begun not in running:
                 running.append(begun)
@@ -81,7 +82,7 @@ class Watcher:
         return trace_line if frame.f_code.co_filename in self.files else None
 
     def check_shapes(self, seen, sizes):
-        """Note what contradicts `sizes`, {letter: size}, or what came before it."""
+        """Record the comments that contradict `sizes`, {letter: size}, or an earlier comment."""
         products = []
         for comment, shape in seen:
             self.reached.add(comment)

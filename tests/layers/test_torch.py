@@ -49,7 +49,7 @@ def torch_functions():
 
 
 def to_tensors(nested, requires_grad=True):
-    """Float arrays as leaves of torch's graph, integers as tensors, the rest as it is."""
+    """Convert the arrays in a nested structure to tensors. Other values stay the same."""
     import torch
 
     def to_tensor(leaf):

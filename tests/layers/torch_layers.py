@@ -90,7 +90,7 @@ def soft_cross_entropy(layer, P, logits, q):
 
 
 def reduce_terms(layer, terms):
-    """A reduction of terms of any shape, one for each row."""
+    """Return the terms of a loss, their sum or their mean."""
     return {"none": terms, "sum": terms.sum(), "mean": terms.mean()}[layer.reduction]
 
 
@@ -143,12 +143,12 @@ def to_tensor(mask):
 
 
 def invert(mask):
-    """npdl's mask, True where a query may look, as torch's, True where it may not."""
+    """Return a mask for nn.MultiheadAttention, where True means that a key is hidden."""
     return None if mask is None else torch.tensor(~mask)
 
 
 def torch_attention_parameters(P, name):
-    """The parameters of an nn.MultiheadAttention; biases of 0 where npdl has none."""
+    """Return the parameters of an nn.MultiheadAttention. A missing bias becomes 0."""
     W = P[f"{name}W_O.W"]
     none = torch.zeros_like(W[0])
     return {"in_proj_weight": torch.cat([P[f"{name}W_{c}.W"].T for c in "QKV"]),
@@ -163,7 +163,7 @@ def multi_head(layer, P, Q, K, V, mask=None):
 
 
 def torch_block_parameters(P, name):
-    """The parameters of a torch layer for the Block or DecoderBlock of this name."""
+    """Return the parameters of torch's layer for the Block or DecoderBlock of this name."""
     found = {f"{theirs}.{part}": w for theirs, ours in PARTS.items()
              if f"{name}{ours}W_Q.W" in P
              for part, w in torch_attention_parameters(P, name + ours).items()}
@@ -180,7 +180,7 @@ def torch_block_parameters(P, name):
 
 
 def run_block(layer, P, x, *memory, name="", **masks):
-    """What torch's layer gives for a Block or DecoderBlock."""
+    """Return the output of torch's layer for a Block or DecoderBlock."""
     kind = nn.TransformerDecoderLayer if memory else nn.TransformerEncoderLayer
     pre_norm = isinstance(layer, (PreNormBlock, PreNormDecoderBlock))
     module = kind(x.shape[-1], layer.attention.num_heads, layer.ffn.up.sizes[1], 0.0,
@@ -211,7 +211,7 @@ def with_masks(run):
 # Rotary positions, with complex numbers whose two parts are a pair; grouped queries
 
 def scale(scaling, f):
-    """The frequencies of Llama 3.1, by wavelengths; or of a linear scaling."""
+    """Return the frequencies f, scaled as in Llama 3.1 or linearly."""
     if not isinstance(scaling, Llama3Scaling):
         return f if scaling is None else f / scaling.factor
     wavelength, L = 2 * torch.pi / f, scaling.original_length

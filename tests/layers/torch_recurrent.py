@@ -18,7 +18,7 @@ CELLS = {RNNCell: torch.rnn_tanh_cell, GRUCell: torch.gru_cell, ResetAfterGRUCel
 
 
 def torch_weights(cell, P, name):
-    """torch's four arrays of the cell called `name`: weights (G, rows), and two biases."""
+    """Return torch's four arrays for a cell: two weights (G, rows) and two biases (G,)."""
     kind, found, W_h = type(cell), [], P[f"{name}W_h"]
     zero = torch.zeros_like(W_h[0])
     for array in (P[f"{name}W_x"], W_h, P.get(f"{name}b", zero), P.get(f"{name}b_h", zero)):
@@ -30,7 +30,7 @@ def torch_weights(cell, P, name):
 
 
 def run_torch_rnn(cells, P, x, state=None, lengths=None, **options):
-    """nn.RNN, GRU or LSTM of {name: cell}; packed where there are lengths."""
+    """Run nn.RNN, nn.GRU or nn.LSTM with the weights of {name: cell}."""
     first = next(iter(cells.values()))
     D, H = P[f"{next(iter(cells))}W_x"].shape[0], first.d_hidden
     depth = len(cells) // (2 if options.get("bidirectional") else 1)
