@@ -1,4 +1,4 @@
-"""Quantization: error bounds, the bits of the codes, and NF4. tests/exercises checks examples by hand."""
+"""Quantization: error bounds, packed bits and NF4. tests/exercises checks examples by hand."""
 
 import itertools
 
