@@ -20,14 +20,14 @@ PLAY = "To be, or not to be: that is the question.\nWhether 'tis nobler in the m
 
 
 @pytest.fixture
-def text(tmp_path):
+def text_path(tmp_path):
     path = tmp_path / "play.txt"
     path.write_text(PLAY, encoding="utf-8")
     return path
 
 
-def small_config(text, model="gpt", **settings):
-    return new_config(model, {"text": str(text), **SMALL, **settings})
+def small_config(text_path, model="gpt", **settings):
+    return new_config(model, {"text": str(text_path), **SMALL, **settings})
 
 
 def test_characters_are_sorted_and_survive_a_round_trip():
@@ -64,8 +64,8 @@ def test_the_text_is_split_in_order():
         split_text(np.arange(100), 0.9, 10)
 
 
-def test_evaluation_matches_direct_computation(text):
-    trainer = make_trained(small_config(text, threads=2, eval_batches=200), 5)
+def test_evaluation_matches_direct_computation(text_path):
+    trainer = make_trained(small_config(text_path, threads=2, eval_batches=200), 5)
     with trainer.engine:
         record = trainer.measure()
     ids = trainer.task.vocabulary.encode(PLAY)
@@ -80,8 +80,8 @@ def test_evaluation_matches_direct_computation(text):
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model):
-    config = small_config(text, model, steps=11, threads=2, dropout=0.2)
+def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text_path, model):
+    config = small_config(text_path, model, steps=11, threads=2, dropout=0.2)
     for name in ("whole", "cut"):
         train(config, tmp_path / name, quiet=True)
     resume_from(tmp_path / "cut", config, 6)
@@ -97,15 +97,15 @@ def resume_run(run, *options):
 
 
 def test_resume_detects_changed_or_missing_text(
-        tmp_path, text, capsys):
+        tmp_path, text_path, capsys):
     run = tmp_path / "run"
-    train(small_config(text, steps=4), run, quiet=True)
+    train(small_config(text_path, steps=4), run, quiet=True)
     before = (run / "checkpoint.npz").read_bytes()
-    text.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
+    text_path.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
     assert resume_run(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "has changed since the run began" in error
-    text.unlink()
+    text_path.unlink()
     assert resume_run(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "No such file" in error and "--text" in error
@@ -116,10 +116,10 @@ def test_resume_detects_changed_or_missing_text(
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_gpu_code_path_gives_the_same_run(tmp_path, text, model):
-    train(small_config(text, model, steps=5), tmp_path / "numpy", quiet=True)
+def test_gpu_code_path_gives_the_same_run(tmp_path, text_path, model):
+    train(small_config(text_path, model, steps=5), tmp_path / "numpy", quiet=True)
     with device.numpy_as_cupy(), backend.using("cupy"):
-        train(small_config(text, model, steps=5, backend="cupy", engine="plain"),
+        train(small_config(text_path, model, steps=5, backend="cupy", engine="plain"),
               tmp_path / "device", quiet=True)
     one, other = (read_records(tmp_path / name / "metrics.jsonl")
                   for name in ("numpy", "device"))
