@@ -210,7 +210,7 @@ def with_masks(run):
 
 # Rotary positions, with complex numbers whose two parts are a pair; grouped queries
 
-def scale(scaling, f):
+def scale_frequencies(scaling, f):
     """Return the frequencies f, scaled as in Llama 3.1 or linearly."""
     if not isinstance(scaling, Llama3Scaling):
         return f if scaling is None else f / scaling.factor
@@ -226,7 +226,8 @@ def rotary_embedding(rotary, P, x, positions=None):
     """Rotary.forward of x (..., S, d)."""
     half = x.shape[-1] // 2
     places = torch.arange(x.shape[-2]) if positions is None else torch.tensor(positions)
-    f = scale(rotary.scaling, rotary.rope_theta ** -(torch.arange(half).double() / half))
+    power = torch.arange(half).double() / half
+    f = scale_frequencies(rotary.scaling, rotary.rope_theta ** -power)
     angle = torch.outer(places.double(), f)
     y = torch.complex(*x.split(half, -1)) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat([y.real, y.imag], -1)
