@@ -151,11 +151,6 @@ def using(name):
         xp._use_module(before)
 
 
-def name():
-    """Return the name of the chosen backend."""
-    return xp._module.__name__
-
-
 def is_host():
     """Return True if the backend is NumPy, whose arrays are in the memory of the host (CPU)."""
     return xp._module is np

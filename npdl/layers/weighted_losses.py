@@ -26,8 +26,11 @@ class WeightedCrossEntropy(CrossEntropy):
 
     def forward(self, logits, targets):
         targets, counted = self.mask_ignored(logits, targets)
-        w = self.checked_weights(logits)                                # w (V,)
-        q = (1 - self.smoothing) * one_hot(targets, len(w), logits.dtype) + self.smoothing / len(w)
+        V, w = logits.shape[-1], xp.asarray(self.class_weights, logits.dtype)   # w (V,)
+        if len(w) != V:
+            raise InputError(f"there are {len(w)} class_weights, but the logits have {V} classes; "
+                             "give one weight for each class")
+        q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
         logits = xp.where(counted[..., None], logits, 0)
         nll, c_soft = self.soft.forward(logits, w * q)                  # nll (...)
         weight = counted.astype(logits.dtype)
@@ -45,14 +48,6 @@ class WeightedCrossEntropy(CrossEntropy):
         dnll = cache.weight * dloss                         # loss = sum nll * weight
         dlogits, _ = self.soft.backward(dnll, cache.soft)
         return dlogits
-
-    def checked_weights(self, logits):
-        """Return the class weights (V,) as an array. Raise InputError for logits of another V."""
-        V = logits.shape[-1]
-        if len(self.class_weights) != V:
-            raise InputError(f"there are {len(self.class_weights)} class_weights, but the logits "
-                             f"have {V} classes; give one weight for each class")
-        return xp.asarray(self.class_weights, logits.dtype)
 
 
 class SoftCrossEntropy(ReducedLoss):
