@@ -22,7 +22,7 @@ if __name__ == "__main__":
 
 import sys
 
-from npdl.backend import stream, to_device
+from npdl.backend import make_rng, to_device
 from npdl.losses import SequenceLoss
 from npdl.models.gpt import GPT
 from npdl.optim import clip_by_global_norm
@@ -47,7 +47,7 @@ def train(config, **process):
     data.prepare()                                      # reads the text, if there is one
 
     # Model and optimizer. Everything random comes from streams keyed by the seed and the step.
-    rng = stream(config.seed, 0)
+    rng = make_rng(config.seed, 0)
     model = GPT(data.vocab_size, config.width, config.layers, config.heads, config.multiplier,
                 data.max_len, bias=config.bias, norm=config.norm, norm_bias=config.norm_bias,
                 activation=config.activation, positions=config.positions, tied=config.tied,

@@ -22,7 +22,7 @@ if __name__ == "__main__":
 
 import sys
 
-from npdl.backend import stream, to_device
+from npdl.backend import make_rng, to_device
 from npdl.losses import SequenceLoss
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import clip_by_global_norm
@@ -47,7 +47,7 @@ def train(config, **process):
     data.prepare()                                      # reads the text, if there is one
 
     # Model and optimizer. Everything random comes from streams keyed by the seed and the step.
-    rng = stream(config.seed, 0)
+    rng = make_rng(config.seed, 0)
     model = LSTMLM(data.vocab_size, config.width, config.layers, bias=config.bias,
                    dropout=config.dropout, padding_id=data.padding_id, rng=rng, dtype=config.dtype)
     initialise(model, config.init, rng)                 # --init torch keeps the layers' values

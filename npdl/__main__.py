@@ -49,7 +49,7 @@ def main(arguments=None):
     return run_guarded(" ".join(["python -m npdl", *typed]), lambda: _parse_and_run(words, chosen))
 
 
-def _parse_and_run(words, chosen):
+def _parse_and_run(arguments, command):
     parser = OneLineParser(prog="python -m npdl", description="Layers for sequence models in "
                            "NumPy, with every backward pass written by hand.",
                            epilog="COMMAND --help describes a command. A run is the folder that a "
@@ -60,19 +60,18 @@ def _parse_and_run(words, chosen):
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (text, module, add, _) in COMMANDS.items():
         sub = commands.add_parser(name, help=text, description=text)
-        if name == chosen:                              # import only the module of this command
+        if name == command:                             # import only the module of this command
             getattr(importlib.import_module(module), add)(sub)
-    if not chosen.startswith("-") and chosen not in COMMANDS:
-        parser.error(_describe_unknown(chosen))
-    options, unknown = parser.parse_known_args(words)
+    if not command.startswith("-") and command not in COMMANDS:
+        parser.error(_describe_unknown_command(command))
+    options, unknown = parser.parse_known_args(arguments)
     if unknown:                             # the parser of the command prints the command's name
-        commands.choices.get(chosen, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
-    command = vars(options).pop("command")
-    _, module, _, run = COMMANDS[command]
+        commands.choices.get(command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+    _, module, _, run = COMMANDS[vars(options).pop("command")]
     return _run_until_output_closes(getattr(importlib.import_module(module), run), options)
 
 
-def _describe_unknown(name):
+def _describe_unknown_command(name):
     import difflib
 
     if name == "gradcheck":

@@ -31,7 +31,7 @@ class _ArrayModule:
         self.__dict__[name] = value  # the next access doesn't call __getattr__
         return value
 
-    def _choose(self, module):
+    def _use_module(self, module):
         self.__dict__.clear()
         self._module = module
 
@@ -60,7 +60,7 @@ def _import_cupy():
     except ImportError as error:
         raise BackendError(
             "backend 'cupy': CuPy is installed but cannot be loaded; install just one of "
-            f"cupy-cuda12x and cupy-cuda13x, {instead} ({_first_cause(error)})"
+            f"cupy-cuda12x and cupy-cuda13x, {instead} ({_describe_cause(error)})"
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -68,7 +68,7 @@ def _import_cupy():
         raise BackendError(
             f"backend 'cupy': no usable GPU{_describe_visible_devices()}; if nvidia-smi lists a "
             "GPU, its driver may be too old for this CuPy: update the driver, "
-            f"{instead} ({_first_cause(error)})"
+            f"{instead} ({_describe_cause(error)})"
         ) from error
     if count == 0:
         raise BackendError(f"backend 'cupy': no GPU was found{_describe_visible_devices()}; check "
@@ -82,7 +82,7 @@ def _describe_visible_devices():
     return "" if shown is None else f" among those that CUDA_VISIBLE_DEVICES={shown!r} shows"
 
 
-def _first_cause(error):
+def _describe_cause(error):
     """Return the message of the innermost of chained errors, on one line."""
     while error.__cause__ is not None:
         error = error.__cause__
@@ -104,10 +104,10 @@ def convert_cupy_errors():
             raise BackendError(
                 f"backend 'cupy': the GPU's memory{_describe_memory_limit(error)} is full; lower "
                 "--batch, --width, --layers or the length, or use '--backend numpy' "
-                f"({_first_cause(error)})"
+                f"({_describe_cause(error)})"
             ) from error
         raise BackendError(
-            f"backend 'cupy': {type(error).__name__}: {_first_cause(error)}; check the GPU with "
+            f"backend 'cupy': {type(error).__name__}: {_describe_cause(error)}; check the GPU with "
             "nvidia-smi, and that cupy-cuda12x or cupy-cuda13x fits its driver, or use "
             "'--backend numpy'"
         ) from error
@@ -137,7 +137,7 @@ def use(name):
     Raises InputError for another name, and BackendError if CuPy or a GPU is missing.
     """
     require_choice("backend", name, NAMES)
-    xp._choose(np if name == "numpy" else _import_cupy())
+    xp._use_module(np if name == "numpy" else _import_cupy())
 
 
 @contextlib.contextmanager
@@ -148,12 +148,7 @@ def using(name):
     try:
         yield
     finally:
-        xp._choose(before)
-
-
-def name():
-    """Return the name of the chosen backend."""
-    return xp._module.__name__
+        xp._use_module(before)
 
 
 def is_host():
@@ -173,7 +168,7 @@ def is_device_array(x):
 
 def to_device(array):
     """Return `array` as an array of the backend. A recorded array (npdl.engine) stays as it is."""
-    return array if replaces_functions(array) else xp.asarray(array)
+    return array if overrides_functions(array) else xp.asarray(array)
 
 
 def as_array(array):
@@ -181,9 +176,9 @@ def as_array(array):
     return array if isinstance(array, xp.ndarray) else xp.asarray(array)
 
 
-def replaces_functions(array):
-    """Return True if the array's type has its own versions of functions (see `replaceable`)."""
-    return getattr(type(array), "replaces_functions", False)
+def overrides_functions(array):
+    """Return True if the array's type has its own versions of npdl's and NumPy's functions."""
+    return getattr(type(array), "overrides_functions", False)
 
 
 def synchronize():
@@ -192,32 +187,32 @@ def synchronize():
         xp.cuda.get_current_stream().synchronize()
 
 
-def stream(seed, *place):
-    """Return a NumPy generator for the key (seed, *place): the same key gives the same numbers.
+def make_rng(seed, *key):
+    """Return a NumPy generator. The same seed and key give the same random numbers.
 
-    For example, `place` is the number of the step. All random numbers of npdl are drawn from such
+    For example, `key` is the number of the step. All random numbers of npdl are drawn from such
     generators. So a run can be resumed without a saved generator, and both backends use the same
     random numbers.
     """
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, *place))))
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, *key))))
 
 
-def replaceable(function):
+def dispatch_on_array_type(function):
     """Decorate a function of arrays, so that an array type can replace it by its own version.
 
-    If an argument's type has `replaces_functions = True`, its `__array_function__` is called
+    If an argument's type has `overrides_functions = True`, its `__array_function__` is called
     instead of the function. NumPy's own functions follow the same protocol.
     """
     @functools.wraps(function)
-    def call(*args):
+    def dispatch(*args):
         for x in args:
-            if replaces_functions(x):
-                return x.__array_function__(call, (type(x),), args, {})
+            if overrides_functions(x):
+                return x.__array_function__(dispatch, (type(x),), args, {})
         return function(*args)
-    return call
+    return dispatch
 
 
-@replaceable
+@dispatch_on_array_type
 def exact_erf(x):
     """Return the error function of an array, exact except for the last digits."""
     if not is_host():

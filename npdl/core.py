@@ -96,13 +96,13 @@ class Cache:
         self.__dict__.update(fields)
 
     def __repr__(self):
-        def brief(value):
+        def describe_field(value):
             return f"array{tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
 
-        return "Cache(" + ", ".join(f"{k}={brief(v)}" for k, v in vars(self).items()) + ")"
+        return "Cache(" + ", ".join(f"{k}={describe_field(v)}" for k, v in vars(self).items()) + ")"
 
 
-def get_items(value, name):
+def flatten_items(value, name):
     """Yield (dotted name, item) for all items of `value`, the attribute `name` of a layer.
 
     Nested lists, tuples and dicts are flattened. For example, a list Ws yields ("Ws.0", Ws[0]), and
@@ -116,7 +116,7 @@ def get_items(value, name):
         yield name, value
         return
     for key, item in parts:
-        yield from get_items(item, f"{name}.{key}")
+        yield from flatten_items(item, f"{name}.{key}")
 
 
 def rebuild(container, items):
@@ -129,12 +129,12 @@ def rebuild(container, items):
     return kind(*items) if hasattr(container, "_fields") else kind(items)
 
 
-def map_nest(function, nest):
-    """Return a copy of `nest` (nested tuples, lists, dicts) with function(item) for each item."""
-    if isinstance(nest, (tuple, list, dict)):
-        items = nest.values() if isinstance(nest, dict) else nest
-        return rebuild(nest, [map_nest(function, item) for item in items])
-    return function(nest)
+def map_nested(function, nested):
+    """Return a copy of `nested` (nested tuples, lists, dicts) with function(item) for each item."""
+    if isinstance(nested, (tuple, list, dict)):
+        items = nested.values() if isinstance(nested, dict) else nested
+        return rebuild(nested, [map_nested(function, item) for item in items])
+    return function(nested)
 
 
 class Layer:
@@ -160,13 +160,13 @@ class Layer:
 
     def children(self):
         """Yield (name, layer) for the sub-layers that this layer holds directly."""
-        for name, item in self._items():
+        for name, item in self._named_items():
             if isinstance(item, Layer):
                 yield name, item
 
-    def _items(self):
+    def _named_items(self):
         for name, value in vars(self).items():
-            yield from get_items(value, name)
+            yield from flatten_items(value, name)
 
     def params(self, frozen=False):
         """Yield (dotted name, Param) for the trainable Params, or for all if `frozen` is True.
@@ -175,7 +175,7 @@ class Layer:
         """
         seen = set()
         for prefix, layer in named_layers(self):
-            for name, item in layer._items():
+            for name, item in layer._named_items():
                 if isinstance(item, Param) and id(item) not in seen and (frozen or item.trainable):
                     seen.add(id(item))
                     yield f"{prefix}.{name}" if prefix else name, item
@@ -202,7 +202,7 @@ class Layer:
 
         `memo` is {id of a Param or layer: its copy}. The first call gets {}, and fills it.
         """
-        def copied(value):
+        def copy_item(value):
             if id(value) not in memo:
                 if isinstance(value, Param):
                     memo[id(value)] = copy_param(value)
@@ -214,7 +214,7 @@ class Layer:
 
         twin = copy.copy(self)
         for name, value in vars(self).items():
-            setattr(twin, name, map_nest(copied, value))
+            setattr(twin, name, map_nested(copy_item, value))
         return twin
 
     def astype(self, dtype):
@@ -297,7 +297,7 @@ def named_layers(layer, name=""):
         yield from named_layers(child, f"{name}.{child_name}" if name else child_name)
 
 
-def gradients_of(dout, outputs, owner):
+def checked_gradients(dout, outputs, owner):
     """Return the upstream gradient `dout` in the form of `outputs`: an array, or a tuple of arrays.
 
     None, the gradient of an unused output, becomes zeros. If there are several outputs and `dout`
@@ -310,7 +310,7 @@ def gradients_of(dout, outputs, owner):
         if len(dout) != len(outputs):
             raise InputError(f"{owner}: backward was given {len(dout)} gradients; give one for "
                              f"each of the {len(outputs)} outputs of forward")
-        return tuple(gradients_of(d, y, owner) for d, y in zip(dout, outputs, strict=True))
+        return tuple(checked_gradients(d, y, owner) for d, y in zip(dout, outputs, strict=True))
     if dout is None:
         return xp.zeros_like(outputs)
     check_gradient(dout, outputs.shape, owner)

@@ -58,7 +58,7 @@ class Handle:
             raise BackendError(f"backend 'cupy': {name} of cuBLAS failed with status {status}; "
                                "check the GPU with nvidia-smi")
 
-    def make_product(self, a, b, out):
+    def make_product_function(self, a, b, out):
         """Return a function that computes out = a b for matrices, or for stacks of matrices.
 
         can_multiply(a, b, out) must be True. The matrices of a stack may lie anywhere in memory.
@@ -74,13 +74,13 @@ class Handle:
             name, counts = f"cublas{letter}gemmBatched", (count,)
             arrays = [self.cupy.asarray(matrix_addresses(x, out.shape[:-2])) for x in (b, a, out)]
 
-        def call():
+        def multiply():
             factors = [argument for x, (_, leading) in zip(arrays, layouts, strict=True)
                        for argument in (ctypes.c_void_p(x.data.ptr), ctypes.c_int(leading))]
             self.call(name, self.handle, *map(ctypes.c_int, sizes), ctypes.byref(number(1)),
                       *factors[:4], ctypes.byref(number(0)), *factors[4:],
                       *map(ctypes.c_int, counts))
-        return call
+        return multiply
 
 
 def can_multiply(a, b, out):
@@ -112,9 +112,9 @@ def find_layout(x):
     return None
 
 
-def matrix_addresses(x, lead):
-    """Return the address of each matrix in the stack `x`, broadcast to (*lead, rows, columns)."""
-    steps = [0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True)][:-2]
-    steps = [0] * (len(lead) - len(steps)) + steps
-    places = np.indices(lead).reshape(len(lead), -1)
-    return (x.data.ptr + np.dot(steps, places)).astype(np.uint64)
+def matrix_addresses(stack, batch_shape):
+    """Return the address of each matrix in `stack`, broadcast to (*batch_shape, rows, columns)."""
+    steps = [0 if n == 1 else step for n, step in zip(stack.shape, stack.strides, strict=True)][:-2]
+    steps = [0] * (len(batch_shape) - len(steps)) + steps
+    places = np.indices(batch_shape).reshape(len(batch_shape), -1)
+    return (stack.data.ptr + np.dot(steps, places)).astype(np.uint64)

@@ -27,10 +27,10 @@ def is_integer(value):
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def broadcasts(shape, full):
-    """Return True if an array of this shape can be broadcast to the shape `full`."""
-    return len(shape) <= len(full) and all(
-        n in (1, m) for n, m in zip(shape[::-1], full[::-1], strict=False))
+def can_broadcast(shape, target_shape):
+    """Return True if an array of this shape can be broadcast to the shape `target_shape`."""
+    return len(shape) <= len(target_shape) and all(
+        n in (1, m) for n, m in zip(shape[::-1], target_shape[::-1], strict=False))
 
 
 def is_array(x):
@@ -56,29 +56,29 @@ def require_dtype(dtype):
         raise InputError(f"dtype = {dtype!r}; it must be 'float32' or 'float64'")
 
 
-def require_number(name, value, allowed, wanted):
+def require_number(name, value, is_allowed, requirement):
     """Raise InputError unless `value` is a real number (not a bool) and allowed(value) is true.
 
-    `wanted` ends the message, and describes the allowed values.
+    `requirement` ends the message, and describes the allowed values.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not allowed(value):
-        raise InputError(f"{name} = {value!r}; it must be {wanted}")
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not is_allowed(value):
+        raise InputError(f"{name} = {value!r}; it must be {requirement}")
 
 
-def _requirement(allowed, wanted):
+def _make_requirement(is_allowed, requirement):
     """Return a function that raises InputError if one of its keyword arguments isn't allowed."""
-    def require(**named):
-        for name, value in named.items():
-            require_number(name, value, allowed, wanted)
+    def require(**values):
+        for name, value in values.items():
+            require_number(name, value, is_allowed, requirement)
     return require
 
 
 # These raise InputError unless every named number is valid. Example: require_positive(width=3).
-require_positive = _requirement(lambda n: is_integer(n) and n >= 1, "a positive integer")
-require_above_0 = _requirement(lambda x: 0 < x < math.inf, "a finite number above 0")
-require_not_negative = _requirement(lambda x: 0 <= x < math.inf, "a finite number, 0 or more")
-require_below_1 = _requirement(lambda x: 0 <= x < 1, "at least 0 and below 1")
-require_share = _requirement(lambda x: 0 < x <= 1, "above 0 and at most 1")
+require_positive = _make_requirement(lambda n: is_integer(n) and n >= 1, "a positive integer")
+require_above_0 = _make_requirement(lambda x: 0 < x < math.inf, "a finite number above 0")
+require_not_negative = _make_requirement(lambda x: 0 <= x < math.inf, "a finite number, 0 or more")
+require_below_1 = _make_requirement(lambda x: 0 <= x < 1, "at least 0 and below 1")
+require_fraction = _make_requirement(lambda x: 0 < x <= 1, "above 0 and at most 1")
 
 
 def checked_integer(name, value, low, high=LARGEST_INTEGER):
@@ -96,7 +96,7 @@ def require_choice(name, value, choices):
         raise InputError(f"{name} = {value!r}; choose one of: {', '.join(map(str, choices))}")
 
 
-def check_kinds(kinds, owner, **arrays):
+def check_dtype_kinds(kinds, owner, **arrays):
     """Raise InputError unless each named value is an array whose dtype.kind is in `kinds`."""
     for name, x in arrays.items():
         if not is_array(x) or x.dtype.kind not in kinds:
@@ -104,8 +104,8 @@ def check_kinds(kinds, owner, **arrays):
                              f"array of {KINDS[kinds]}")
 
 
-check_floats = functools.partial(check_kinds, "f")
-check_real = functools.partial(check_kinds, "fiub")
+check_floats = functools.partial(check_dtype_kinds, "f")
+check_real = functools.partial(check_dtype_kinds, "fiub")
 
 
 def check_shape(owner, x, *shapes, kinds="fiub"):
@@ -114,7 +114,7 @@ def check_shape(owner, x, *shapes, kinds="fiub"):
     A shape is a text such as "(B, S, 4)" or "(..., 4)". A letter is any length of at least 1, and
     "..." are any axes. `kinds` are the allowed values of dtype.kind; "f" allows only floats.
     """
-    check_kinds(kinds, owner, the_input=x)
+    check_dtype_kinds(kinds, owner, the_input=x)
     if not any(_has_shape(x, shape, {}) for shape in shapes):
         raise InputError(f"{owner}: the input has shape {x.shape}; it must be "
                          f"{' or '.join(shapes)}{', and not empty' * (0 in x.shape)}")
@@ -127,7 +127,7 @@ def check_shapes(owner, kinds="fiub", **arrays):
     meaning as in `check_shape`. A letter is the same length in all shapes, and "..." are the same
     axes.
     """
-    check_kinds(kinds, owner, **{name: x for name, (x, _) in arrays.items()})
+    check_dtype_kinds(kinds, owner, **{name: x for name, (x, _) in arrays.items()})
     lengths = {}
     if not all(_has_shape(x, shape, lengths) for x, shape in arrays.values()):
         given = ", ".join(f"{name} {x.shape}" for name, (x, _) in arrays.items())
@@ -167,16 +167,16 @@ def check_gradient(dy, shape, owner):
                          f"shape {tuple(shape)}{hint * has_fitting_item}")
 
 
-def check_mask(owner, mask, shape, kinds="b", meaning="bool, True for the entries that count"):
+def check_mask(owner, mask, shape, kinds="b", requirement="bool, True for the entries that count"):
     """Raise InputError unless `mask` is None, or an array that broadcasts to `shape`.
 
-    Its dtype.kind must be in `kinds`. `meaning` ends the message, and describes a valid mask.
+    Its dtype.kind must be in `kinds`. `requirement` ends the message, and describes a valid mask.
     """
     if mask is None:
         return
-    if not is_array(mask) or mask.dtype.kind not in kinds or not broadcasts(mask.shape, shape):
+    if not is_array(mask) or mask.dtype.kind not in kinds or not can_broadcast(mask.shape, shape):
         raise InputError(f"{owner}: the mask is {describe(mask)}; it must broadcast to "
-                         f"{tuple(shape)} and be {meaning}")
+                         f"{tuple(shape)} and be {requirement}")
 
 
 def check_attention_mask(mask, shape):
@@ -251,7 +251,7 @@ def checked_positions(owner, x, positions, sizes):
                          "shorten it, or make the layer with a larger max_len")
     positions = np.arange(x.shape[-2]) if positions is None else positions
     positions = checked_ids(positions, count, f"{owner}: positions")
-    if not broadcasts(positions.shape, x.shape[:-1]):
+    if not can_broadcast(positions.shape, x.shape[:-1]):
         raise InputError(f"{owner}: positions have shape {positions.shape}; for an input {x.shape} "
                          f"they must broadcast to {x.shape[:-1]}")
     return positions
@@ -268,14 +268,14 @@ def checked_lengths(lengths, B, S, owner):
     return lengths.astype(np.int64)
 
 
-def checked_state(state, parts, shape, owner):
-    """Return a state of `parts` arrays (1 or 2). Raise InputError unless they have this `shape`."""
+def checked_state(state, num_arrays, shape, owner):
+    """Return a state of 1 or 2 arrays. Raise InputError unless they have this shape."""
     given = state if isinstance(state, (tuple, list)) else (state,)
     check_floats(owner, **{f"state_{i}": part for i, part in enumerate(given)})
-    if [part.shape for part in given] != [shape] * parts:
+    if [part.shape for part in given] != [shape] * num_arrays:
         raise InputError(f"{owner}: the state has shapes {[part.shape for part in given]}; it must "
-                         f"consist of {parts} {'array' if parts == 1 else 'arrays'} {shape}")
-    return given[0] if parts == 1 else tuple(given)
+                         f"consist of {num_arrays} array{'s' * (num_arrays > 1)} {shape}")
+    return given[0] if num_arrays == 1 else tuple(given)
 
 
 def check_attention(q, k, v, mask=None, key_width="d"):
@@ -294,10 +294,10 @@ def check_heads(Q, K, V, mask, heads):
     check_attention_mask(mask, (len(Q), heads, Q.shape[1], K.shape[1]))     # (B, H, R, S)
 
 
-def shown(value, most=60):
-    """Return the repr of a value on one line of at most `most` characters."""
+def short_repr(value, max_length=60):
+    """Return the repr of a value on one line of at most `max_length` characters."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
 def describe(x):
@@ -310,29 +310,28 @@ def describe(x):
 
 # Losses, optimizers and loaded arrays
 
-def check_loss_shapes(logits, targets, counted):
+def check_loss_shapes(logits_shape, targets, counted):
     """Raise InputError unless the arguments of a loss fit together.
 
-    `logits`, the shape of the logits, must be (B, S, V), `targets` integers (B, S), and `counted`
-    bools (B, S).
+    `logits_shape` must be (B, S, V), `targets` integers (B, S), and `counted` bools (B, S).
     """
-    check_kinds("iu", "loss", targets=targets)
-    check_kinds("b", "loss", counted=counted)
-    if (len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape
-            or not logits[2]):
+    check_dtype_kinds("iu", "loss", targets=targets)
+    check_dtype_kinds("b", "loss", counted=counted)
+    if (len(logits_shape) != 3 or not logits_shape[2]
+            or not targets.shape == counted.shape == logits_shape[:2]):
         raise InputError(
-            f"loss: logits {logits}, targets {targets.shape} and counted {counted.shape} "
+            f"loss: logits {logits_shape}, targets {targets.shape} and counted {counted.shape} "
             "do not fit; they must be (B, S, V), (B, S) and (B, S), with V of at least 1"
         )
 
 
-def require_layers(owner, layers, wanted="a Layer, such as a model, and not its parameters"):
-    """Raise InputError, which ends with `wanted`, unless `layers` is a Layer or a list of them."""
+def require_layers(owner, layers, expected="a Layer, such as a model, and not its parameters"):
+    """Raise InputError, ending with `expected`, unless `layers` is a Layer or a list of them."""
     items = layers if isinstance(layers, (list, tuple)) else [layers]
     invalid = [describe(layer) for layer in items
                if isinstance(layer, type) or not hasattr(layer, "backward")]
     if invalid or not items:
-        raise InputError(f"{owner}: got {invalid[0] if invalid else 'nothing'}; give {wanted}")
+        raise InputError(f"{owner}: got {invalid[0] if invalid else 'nothing'}; give {expected}")
 
 
 def checked_params(owner, params):
@@ -368,7 +367,7 @@ def check_state_dict(expected, arrays, kind="parameter"):
                              f"{describe(wanted)}")
 
 
-def warn_undropped():
+def warn_no_dropout():
     """Warn, once in a process, that a training step used no dropout."""
     warnings.warn("dropout had no effect: forward was called without rng before backward; train "
                   "with forward(.., rng=numpy.random.default_rng(0)), or with dropout 0",

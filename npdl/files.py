@@ -25,7 +25,7 @@ def write_atomically(path, write):
     if not path.name:
         raise InputError(f"{str(path)!r} is a folder; give the path of a file in it")
     try:
-        if not is_file(path, or_nothing=True):
+        if not is_file(path, or_missing=True):
             raise CheckpointError(f"{path} cannot be written (it exists and is not a file); "
                                   "give the path of a file, or a new one")
         path = Path(os.path.realpath(path))
@@ -37,7 +37,7 @@ def write_atomically(path, write):
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            sync(path.parent)
+            sync_to_disk(path.parent)
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -50,26 +50,26 @@ def describe_write_error(path, error):
     return CheckpointError(f"{path} cannot be written ({reason(error)}); {suggest_remedy(error)}")
 
 
-def is_file(path, or_nothing=False):
+def is_file(path, or_missing=False):
     """Return True if `path` is an ordinary file.
 
-    With `or_nothing`, also return True if `path` does not exist. Call this before you open a file,
+    With `or_missing`, also return True if `path` does not exist. Call this before you open a file,
     because opening a named pipe would wait for ever. Raises OSError if there is no permission to
     read the folder.
     """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
-        return or_nothing
+        return or_missing
 
 
-def read_bytes(path, most=LARGEST_JSON):
-    """Return a file's bytes. Raise ValueError if it isn't a file or has more than `most` bytes."""
-    if not is_file(path, or_nothing=True):
+def read_bytes(path, max_bytes=LARGEST_JSON):
+    """Return a file's bytes. Raise ValueError if it isn't a file or is larger than `max_bytes`."""
+    if not is_file(path, or_missing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise ValueError(f"it has more than {most >> 20} MiB")
+        if os.fstat(file.fileno()).st_size > max_bytes:
+            raise ValueError(f"it has more than {max_bytes >> 20} MiB")
         return file.read()
 
 
@@ -90,7 +90,7 @@ def parse_json(content):
         raise ValueError("it is nested too deeply") from None
 
 
-def reject_constant(constant):
+def reject_nan(constant):
     """Raise ValueError. Give this to json.loads as `parse_constant` to reject NaN and Infinity."""
     raise ValueError(f"{constant} is not allowed in JSON")
 
@@ -107,7 +107,7 @@ def reason(error):
     return " ".join(text.split())[:200]
 
 
-def sync(path):
+def sync_to_disk(path):
     """Wait until a file or a folder is written to the disk."""
     if os.name != "posix":                # Windows can't open a folder
         return

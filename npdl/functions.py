@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from npdl.backend import exact_erf, is_host, one_hot, replaceable, to_device, xp
-from npdl.errors import InputError, checked_lengths, describe, is_array
+from npdl.backend import dispatch_on_array_type, exact_erf, is_host, one_hot, to_device, xp
+from npdl.errors import checked_lengths
 
 
 def sigmoid(x):
@@ -80,15 +80,15 @@ def sum_rows(x):
 
     This computes the gradient of a bias. In float32, a sum of a million rows would lose two digits.
     """
-    return sum_over(x.reshape(-1, x.shape[-1]), 0)
+    return sum_in_float64(x.reshape(-1, x.shape[-1]), 0)
 
 
-def sum_over(x, axis):
+def sum_in_float64(x, axis):
     """Sum over an axis, accumulated in float64."""
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype)
 
 
-def mean_over(x, axes):
+def mean_in_float64(x, axes):
     """Average over some axes, which keep length 1. The sum is accumulated in float64."""
     wide = np.promote_types(x.dtype, np.float64)
     return x.mean(axes, dtype=wide, keepdims=True).astype(x.dtype)
@@ -99,13 +99,13 @@ def infinity_to_nan(x):
     return x + (x - x)
 
 
-def wide_sum(x, axis=None):
+def sum_without_overflow(x, axis=None):
     """Return the sum over an axis. float16 is summed in float32, because it overflows at 65504."""
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
 
 
-@replaceable
-def minus_one_hot(p, index):
+@dispatch_on_array_type
+def subtract_one_hot(p, index):
     """Return p - one_hot(index) for p (..., V) and index (...). No one-hot array is made."""
     d = p.copy()
     rows = d.reshape(-1, d.shape[-1])
@@ -113,7 +113,7 @@ def minus_one_hot(p, index):
     return d
 
 
-@replaceable
+@dispatch_on_array_type
 def sum_by_index(rows, index, size):
     """Return the array (size, D) whose row v is the sum of all rows[n] with index[n] = v.
 
@@ -122,7 +122,7 @@ def sum_by_index(rows, index, size):
     """
     rows, index = rows.reshape(-1, rows.shape[-1]), index.reshape(-1)
     if not is_host():
-        return _sum_on_device(rows, index, size)
+        return _sum_by_index_on_gpu(rows, index, size)
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))        # where each v begins
@@ -132,7 +132,7 @@ def sum_by_index(rows, index, size):
     return total
 
 
-def _sum_on_device(rows, index, size):
+def _sum_by_index_on_gpu(rows, index, size):
     """Compute sum_by_index with matrix products, because atomic adds on a GPU aren't deterministic.
 
     For N rows, this multiplies by the one-hot matrix (N, size) if N > size. Otherwise it multiplies
@@ -155,18 +155,6 @@ def map_state(function, *states):
     return function(*states)
 
 
-def by_layer(state, L, owner):
-    """Split a state with arrays (L, B, H) into a list of L states. For None, return [None] * L."""
-    if state is None:
-        return [None] * L
-    state = tuple(state) if isinstance(state, list) else state
-    for part in state if isinstance(state, tuple) else (state,):
-        if not is_array(part) or part.ndim != 3 or len(part) != L:
-            raise InputError(f"{owner}: an array of the state is {describe(part)}; it must be "
-                             f"({L}, B, H), with one entry for each layer")
-    return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
-
-
 def reverse(x, lengths=None):
     """Return x (B, S, D) with the first lengths[b] steps of sequence b in reverse order.
 
@@ -187,30 +175,6 @@ def length_mask(lengths, S):
     return xp.arange(S) < to_device(lengths)[:, None]
 
 
-def mask_steps(x, lengths, owner):
-    """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
-
-    If `lengths` is None, all steps are valid, and the result is (None, x).
-    """
-    if lengths is None:
-        return None, x
-    valid = length_mask(checked_lengths(lengths, *x.shape[:2], owner), x.shape[1])[..., None]
-    return valid, xp.where(valid, x, 0)
-
-
 def h_of(state):
     """Return the array h of a state, which is h itself or a pair (h, c)."""
     return state[0] if isinstance(state, tuple) else state
-
-
-def add_dh(dstate, dh):
-    """Return `dstate`, the gradient of a state, with dh added to the gradient of h."""
-    return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
-
-
-def chooser(valid):
-    """Return a function f(new, old=0) that returns new where `valid` is True, and old elsewhere.
-
-    `valid` (B, 1) is True for the sequences for which a step is valid.
-    """
-    return lambda new, old=0: xp.where(valid, new, old)

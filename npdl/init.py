@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from npdl.backend import stream, to_device, xp
+from npdl.backend import make_rng, to_device, xp
 from npdl.errors import InputError, is_integer, require_dtype
 
 # If `rng` is BLANK, parameters are zeros, which take no memory until they are written. A model that
@@ -22,7 +22,7 @@ def generator(rng):
         return rng
     if not is_integer(rng) or rng < 0:
         raise InputError(f"rng = {rng!r}; give a NumPy generator or an integer of at least 0")
-    return stream(rng, 0)
+    return make_rng(rng, 0)
 
 
 def uniform_fan_in(rng, fan_in, shape, dtype):

@@ -10,9 +10,9 @@ from npdl.backend import as_array, is_host, one_hot, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
+    check_dtype_kinds,
     check_floats,
     check_gradient,
-    check_kinds,
     check_loss_shapes,
     check_shapes,
     checked_ids,
@@ -20,7 +20,7 @@ from npdl.errors import (
     require_choice,
     require_number,
 )
-from npdl.functions import log_softmax, minus_one_hot, wide_sum
+from npdl.functions import log_softmax, subtract_one_hot, sum_without_overflow
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -30,7 +30,15 @@ def answer_mask(targets, eq_positions, mask):
     return mask & (xp.arange(targets.shape[1]) > eq_positions[:, None])
 
 
-class SequenceLoss(Layer):
+class ReducedLoss(Layer):
+    """Base class of losses that return a sum, a mean, or one loss for each sample or row."""
+
+    def __init__(self, reduction="mean"):
+        require_choice("reduction", reduction, REDUCTIONS)
+        self.reduction = reduction
+
+
+class SequenceLoss(ReducedLoss):
     """loss = mean over samples of (mean over the unmasked targets of -log softmax(logits)[target]).
 
     forward(logits, targets, counted): logits (B, S, V), integers targets (B, S), and the loss mask
@@ -46,9 +54,8 @@ class SequenceLoss(Layer):
     """
 
     def __init__(self, reduction="mean", average="sample"):
-        require_choice("reduction", reduction, REDUCTIONS)
+        super().__init__(reduction)
         require_choice("average", average, ("sample", "token"))
-        self.reduction = reduction
         self.average = average
 
     def forward(self, logits, targets, counted):
@@ -60,7 +67,7 @@ class SequenceLoss(Layer):
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (B, S, V)
         nll = -xp.take_along_axis(log_p, targets[..., None], -1)[..., 0]    # nll (B, S)
         weight = self.weights(counted.astype(logits.dtype))     # weight (B, S)
-        loss = wide_sum(nll * weight, 1)                        # loss (B,)
+        loss = sum_without_overflow(nll * weight, 1)            # loss (B,)
         if self.reduction != "none":
             loss = loss.sum()
         return loss, Cache(log_p=log_p, targets=targets, weight=weight, loss=loss)
@@ -70,7 +77,7 @@ class SequenceLoss(Layer):
         log_p, targets = cache.log_p, cache.targets
         dloss = dloss[:, None] if self.reduction == "none" else dloss
         dnll = cache.weight * dloss                             # loss = sum nll * weight
-        p_less = minus_one_hot(xp.exp(log_p), targets)
+        p_less = subtract_one_hot(xp.exp(log_p), targets)
         dlogits = p_less * dnll[..., None]                      # nll = -log_p[target]
         return dlogits
 
@@ -79,7 +86,7 @@ class SequenceLoss(Layer):
         if self.average == "sample":
             weight = counted / xp.maximum(counted.sum(1, keepdims=True), 1)
         else:
-            weight = counted * (len(counted) / xp.maximum(wide_sum(counted), 1))
+            weight = counted * (len(counted) / xp.maximum(sum_without_overflow(counted), 1))
         return weight / len(counted) if self.reduction == "mean" else weight
 
 
@@ -93,7 +100,7 @@ def exact_match(logits, targets, counted, reduction="mean"):
     check_floats("exact_match", logits=logits)
     check_loss_shapes(logits.shape, targets, counted)
     right = (most_probable(logits) == targets) | ~counted
-    return reduced(right.all(1).astype(logits.dtype), reduction)
+    return reduce_loss(right.all(1).astype(logits.dtype), reduction)
 
 
 def most_probable(logits):
@@ -110,7 +117,7 @@ def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
     return loss, exact_match(logits, targets, counted, reduction)
 
 
-class CrossEntropy(Layer):
+class CrossEntropy(ReducedLoss):
     """loss = mean nll,   nll = -sum_v q_v log softmax(logits)_v,   q = one_hot(target).
 
     forward(logits, targets): logits (..., V), integers targets (...).
@@ -123,16 +130,15 @@ class CrossEntropy(Layer):
     """
 
     def __init__(self, ignored=None, smoothing=0.0, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
+        super().__init__(reduction)
         require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
         if ignored is not None and not is_integer(ignored):
             raise InputError(f"ignored = {ignored!r}; it must be an integer or None")
         self.ignored = ignored
         self.smoothing = smoothing
-        self.reduction = reduction
 
     def forward(self, logits, targets):
-        targets, counted = self.checked(logits, targets)
+        targets, counted = self.mask_ignored(logits, targets)
         V = logits.shape[-1]
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
         q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
@@ -140,10 +146,10 @@ class CrossEntropy(Layer):
         nll = -terms.sum(-1)                                        # nll (...)
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
-            weight = (weight / xp.maximum(wide_sum(weight), 1)).astype(logits.dtype)
+            weight = (weight / xp.maximum(sum_without_overflow(weight), 1)).astype(logits.dtype)
         loss = nll * weight
         if self.reduction != "none":
-            loss = wide_sum(loss)
+            loss = sum_without_overflow(loss)
         return loss, Cache(log_p=log_p, q=q, weight=weight, loss=loss)
 
     def backward(self, dloss, cache):
@@ -153,14 +159,14 @@ class CrossEntropy(Layer):
         dlogits = (p - cache.q) * dnll[..., None]       # nll = -sum q log_softmax(logits)
         return dlogits
 
-    def checked(self, logits, targets):
+    def mask_ignored(self, logits, targets):
         """Return the targets with ignored ones set to 0, and a mask that is False for these."""
         targets = checked_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), logits.shape[-1], "targets"), counted
 
 
-class StableMaxLoss(Layer):
+class StableMaxLoss(ReducedLoss):
     """loss = -log(s(x_y) / sum_v s(x_v)),   s(x) = x + 1 if x >= 0, else 1 / (1 - x).
 
     forward(logits, targets): logits x (..., V), integers targets y (...). s(x) grows linearly,
@@ -170,10 +176,6 @@ class StableMaxLoss(Layer):
     that do not fit, and for targets outside [0, V). Prieto et al. 2025, arXiv:2501.04697.
     """
 
-    def __init__(self, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
-
     def forward(self, logits, targets):
         targets = checked_targets("stablemax", logits, targets)
         targets = checked_ids(targets, logits.shape[-1], "targets")
@@ -182,13 +184,13 @@ class StableMaxLoss(Layer):
         total = s.sum(-1, keepdims=True)                                # total (..., 1)
         s_y = xp.take_along_axis(s, targets[..., None], -1)             # s_y (..., 1)
         nll = (xp.log(total) - xp.log(s_y))[..., 0]                     # nll (...)
-        loss = reduced(nll, self.reduction)
+        loss = reduce_loss(nll, self.reduction)
         return loss, Cache(s=s, below=below, total=total, s_y=s_y, targets=targets, loss=loss)
 
     def backward(self, dloss, cache):
         s = cache.s
         check_gradient(dloss, cache.loss.shape, "StableMaxLoss")
-        dnll = reduced_backward(dloss, self.reduction, cache.total[..., 0])[..., None]
+        dnll = reduce_loss_backward(dloss, self.reduction, cache.total[..., 0])[..., None]
         q = one_hot(cache.targets, s.shape[-1], s.dtype)
         ds = dnll * (1 / cache.total - q / cache.s_y)           # nll = log sum s - log s_y
         slope = xp.where(cache.below, s * s, 1).astype(s.dtype)     # (1 / (1 - x))' = s^2
@@ -196,7 +198,7 @@ class StableMaxLoss(Layer):
         return dlogits
 
 
-class SquaredError(Layer):
+class SquaredError(ReducedLoss):
     """loss = factor * ||y - z||^2, with the norm over the last axis.
 
     forward(y, z): the output y and its target z are (..., D), and both get a gradient.
@@ -207,37 +209,32 @@ class SquaredError(Layer):
     """
 
     def __init__(self, factor=1.0, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
+        super().__init__(reduction)
         require_number("factor", factor, math.isfinite, "a finite number")
         self.factor = factor
-        self.reduction = reduction
 
     def forward(self, y, z):
         check_shapes("squared error", kinds="f", y=(y, "(..., D)"), z=(z, "(..., D)"))
         e = y - z                                                   # e (..., D)
-        loss = reduced(self.factor * wide_sum(e * e, -1), self.reduction)
+        loss = reduce_loss(self.factor * sum_without_overflow(e * e, -1), self.reduction)
         return loss, Cache(e=e, loss=loss)
 
     def backward(self, dloss, cache):
         e = cache.e
         check_gradient(dloss, cache.loss.shape, "SquaredError")
-        dsquare = reduced_backward(dloss, self.reduction, e[..., 0])
+        dsquare = reduce_loss_backward(dloss, self.reduction, e[..., 0])
         de = 2 * self.factor * e * dsquare[..., None]               # loss = factor sum e^2
         dy = de                                                     # e = y - z
         dz = -de
         return dy, dz
 
 
-class KLDivergence(Layer):
+class KLDivergence(ReducedLoss):
     """D(P || Q) = sum_v P_v log(P_v / Q_v),   P = softmax(p_logits),   Q = softmax(q_logits).
 
     forward(p_logits, q_logits): both are (..., V), and both get a gradient. `reduction` is "mean"
     over all but the last axis, "sum", or "none", which returns one divergence for each row (...).
     """
-
-    def __init__(self, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
 
     def forward(self, p_logits, q_logits):
         check_shapes("KL divergence", kinds="f", p_logits=(p_logits, "(..., V)"),
@@ -246,13 +243,13 @@ class KLDivergence(Layer):
         p, q = xp.exp(log_p), xp.exp(log_q)
         log_ratio = xp.where(p > 0, log_p - log_q, 0)               # log_ratio (..., V)
         D = (p * log_ratio).sum(-1, keepdims=True)                  # D (..., 1)
-        loss = reduced(D[..., 0], self.reduction)
+        loss = reduce_loss(D[..., 0], self.reduction)
         return loss, Cache(p=p, q=q, log_ratio=log_ratio, D=D, loss=loss)
 
     def backward(self, dloss, cache):
         p, q, log_ratio, D = cache.p, cache.q, cache.log_ratio, cache.D
         check_gradient(dloss, cache.loss.shape, "KLDivergence")
-        dD = reduced_backward(dloss, self.reduction, D[..., 0])[..., None]
+        dD = reduce_loss_backward(dloss, self.reduction, D[..., 0])[..., None]
         dp_logits = dD * p * (log_ratio - D)                        # D = sum p (log_p - log_q)
         dq_logits = dD * (q - p)
         return dp_logits, dq_logits
@@ -262,20 +259,21 @@ def checked_targets(owner, logits, targets):
     """Check that the targets (...) fit logits (..., V), and return them as an array."""
     targets = as_array(targets)
     check_floats(owner, logits=logits)
-    check_kinds("iu", owner, targets=targets)
+    check_dtype_kinds("iu", owner, targets=targets)
     check_shapes(owner, logits=(logits, "(..., V)"), targets=(targets, "(...)"))
     return targets
 
 
-def reduced(loss, reduction):
+def reduce_loss(loss, reduction):
     """Return `loss`, its sum or its mean, as `reduction` says. The mean of an empty array is 0."""
     if reduction == "none":
         return loss
-    return wide_sum(loss) if reduction == "sum" else wide_sum(loss) / max(1, loss.size)
+    total = sum_without_overflow(loss)
+    return total if reduction == "sum" else total / max(1, loss.size)
 
 
-def reduced_backward(dloss, reduction, like):
-    """Return the gradient of `loss` from `dloss`, the gradient of reduced(loss).
+def reduce_loss_backward(dloss, reduction, like):
+    """Return the gradient of `loss` from `dloss`, the gradient of reduce_loss(loss).
 
     `like` is an array with the shape and the dtype of `loss`.
     """

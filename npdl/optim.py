@@ -82,10 +82,9 @@ class Optimizer:
         """
         wanted = ("steps", *self.moments)
         if not isinstance(state, dict) or state.keys() != set(wanted):
-            given = (f"the keys {', '.join(map(str, state)) or 'of an empty dict'}"
-                     if isinstance(state, dict) else describe(state))
+            given = f"the keys {list(state)}" if isinstance(state, dict) else describe(state)
             raise InputError(f"optimizer state: got {given}; it must be a dict with the keys "
-                             f"{', '.join(wanted)}, from state_dict of the same kind of optimizer")
+                             f"{list(wanted)}, from state_dict of the same kind of optimizer")
         for moment in self.moments:
             check_state_dict(getattr(self, moment), state[moment], f"{moment} of")
         self.steps = checked_integer("steps", state["steps"], 0)
@@ -246,10 +245,10 @@ class Grokfast:
             p.grad[...] = p.grad + self.amplify * mu
 
 
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)       # a, b, c of `orthogonalised`
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)       # a, b, c of `orthogonalise`
 
 
-def orthogonalised(G, steps=5):
+def orthogonalise(G, steps=5):
     """Return an approximation of U V^T, where G = U S V^T is the singular value decomposition.
 
     All singular values of U V^T are 1, and most of those of the result are about 1. X begins with
@@ -269,7 +268,7 @@ def orthogonalised(G, steps=5):
 
 class Muon(AdamW):
     """v = momentum v + g,
-    theta = theta - lr_ratio lr max(1, E / D)^(1/2) orthogonalised(g + momentum v).
+    theta = theta - lr_ratio lr max(1, E / D)^(1/2) orthogonalise(g + momentum v).
 
     This rule is for the matrices theta (D, E) whose names are in `names`, usually those between the
     embedding and the classifier. AdamW updates the other parameters. Weight decay comes first, as
@@ -299,6 +298,6 @@ class Muon(AdamW):
             return
         v, (D, E) = self.velocity[name], p.data.shape
         v[...] = self.momentum * v + p.grad
-        direction = math.sqrt(max(1, E / D)) * orthogonalised(p.grad + self.momentum * v)
+        direction = math.sqrt(max(1, E / D)) * orthogonalise(p.grad + self.momentum * v)
         p.data[...] -= lr * decay * p.data
         p.data[...] -= self.lr_ratio * lr * direction

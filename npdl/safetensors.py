@@ -72,11 +72,11 @@ class SafetensorsFile:
                                   "download it again, or check its name") from error
 
     @cached_property
-    def _map(self):
+    def _mapped_file(self):
         with open(self.path, "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
-    def mapped(self, name):
+    def map_array(self, name):
         """Return the array `name`, memory-mapped from the file. BF16 is returned as uint16.
 
         Memory is used only for the entries that are read. Writing into the array does not change
@@ -85,7 +85,7 @@ class SafetensorsFile:
         entry = self.entries[name]
         if entry.start % entry.stored_dtype.itemsize or not entry.size:
             return self.read(name)
-        flat = np.frombuffer(self._map, entry.stored_dtype, entry.size, entry.start)
+        flat = np.frombuffer(self._mapped_file, entry.stored_dtype, entry.size, entry.start)
         return flat.reshape(entry.shape)
 
     def read(self, name, dtype=None):
@@ -116,10 +116,10 @@ def _parse_entries(header, start, size):
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     entries, spans = {}, []
-    for name, about in header.items():
+    for name, fields in header.items():
         if name == "__metadata__":
             continue
-        entry, begin, end = _parse_entry(name, about, start)
+        entry, begin, end = _parse_entry(name, fields, start)
         if end > size - start:
             raise ValueError(f"array {name!r} ends at byte {start + end:,} of {size:,}; the file "
                              "is cut short, or its header is wrong")
@@ -137,10 +137,10 @@ def _parse_entries(header, start, size):
     return entries
 
 
-def _parse_entry(name, about, start):
-    """Return (Entry, begin, end) of the array that `about` describes, or raise ValueError."""
+def _parse_entry(name, fields, start):
+    """Return (Entry, begin, end) of the array that `fields` describes, or raise ValueError."""
     try:
-        dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]
+        dtype, shape, (begin, end) = fields["dtype"], fields["shape"], fields["data_offsets"]
         is_valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
         is_valid = is_valid and math.prod(max(n, 1) for n in shape) < LARGEST_NUMBER
     except (KeyError, TypeError, ValueError):
@@ -190,15 +190,15 @@ def write(path, arrays, metadata=None):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
 
-    def fill(file):
+    def write_contents(file):
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
             array = to_numpy(array)
             file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
 
-    write_atomically(path, fill)
+    write_atomically(path, write_contents)
 
 
-def to_numpy(array):
-    """Return a NumPy array. `array` is an array, or a function that returns one."""
-    return to_host(array() if callable(array) else array)
+def to_numpy(array_or_function):
+    """Return a NumPy array. `array_or_function` is an array, or a function that returns one."""
+    return to_host(array_or_function() if callable(array_or_function) else array_or_function)

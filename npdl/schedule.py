@@ -21,7 +21,7 @@ def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
     if type(warmup) is not int or warmup < 0 or (kind != "constant" and warmup >= total):
         raise InputError(f"warmup = {warmup!r}; it must be an integer from 0 to {total - 1}")
 
-    def at(step):
+    def learning_rate_at(step):
         if step < warmup:
             return lr * (step + 1) / warmup
         if kind == "constant":
@@ -30,4 +30,4 @@ def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
         share = 1 - done if kind == "linear" else (1 + math.cos(math.pi * done)) / 2
         return lr_min + (lr - lr_min) * share
 
-    return at
+    return learning_rate_at

@@ -6,7 +6,7 @@ A step page is the output of `python -m npdl step NAME --html`, embedded in the 
 from pathlib import Path
 
 from docs.book.markup import html_block, make_fold
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.errors import InputError
 from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.samples import make_sample_builders, sample
@@ -32,7 +32,7 @@ def make_check_table(names):
     for name in names:
         examples, found = make_sample_builders(find_npdl_class(name)), []
         for seed, build in enumerate(examples.values()):
-            layer, inputs, options = build(stream(seed))
+            layer, inputs, options = build(make_rng(seed))
             verdict = gradcheck(layer, *inputs, entries=20, **options)
             if verdict.wrong:
                 raise InputError(str(verdict))

@@ -12,7 +12,7 @@ from npdl.errors import InputError
 from npdl.study.trace.statements import make_watched_function
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECKS = {"check_gradient", "gradients_of"}             # they check an upstream gradient
+CHECKS = {"check_gradient", "checked_gradients"}        # they check an upstream gradient
 COMPUTING = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare, ast.Slice, ast.AugAssign)
 
 

@@ -24,7 +24,7 @@ from npdl.decoding.beam import beam_search
 from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.sampling import greedy
 from npdl.functions import softmax
-from npdl.layers.sequential import first
+from npdl.layers.sequential import first_output
 
 DATA = Path(__file__).parent / "data"
 IGNORED = -1            # a target that doesn't count
@@ -71,9 +71,9 @@ def fit(model, batch, steps, lr=1e-2, *, loss=None, optimizer=None, on_step=lamb
         on_step(step)
         inputs, targets = batch(step)
         out, cache = model.forward(*inputs if isinstance(inputs, tuple) else [inputs])
-        value, c_loss = loss.forward(first(out), targets)
+        value, c_loss = loss.forward(first_output(out), targets)
         optimizer.zero_grad()
-        dy = first(loss.backward(1.0, c_loss))
+        dy = first_output(loss.backward(1.0, c_loss))
         model.backward((dy, None) if isinstance(out, tuple) else dy, cache)
         optimizer.step()
         losses.append(float(value))
@@ -93,7 +93,7 @@ def make_sequential(*parts):
 
 def predict(model, inputs):
     """Return the first output of a model."""
-    return first(model.forward(inputs)[0])
+    return first_output(model.forward(inputs)[0])
 
 
 def probabilities(model, inputs):

@@ -6,7 +6,7 @@ import numpy as np
 
 from exercises.course import judge, question, table, vec
 from exercises.d004.layer_norm_attention import influence
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.data import ModularArithmetic
 from npdl.functions import sigmoid, softmax
 from npdl.layers.recurrent import LSTM, LSTMCell
@@ -192,11 +192,11 @@ def stack(say, step, answer, check, claim):
           "the same output as with zeros given: below 1e-12",
           judge(np.allclose(same, y, 0, 1e-12)), "same weights and input")
     one, two = random_lstm(1, 0.5), random_lstm(2, 0.5)
-    alone = np.array_equal(one.forward(x, None, stream(0, 1))[0][0], one.forward(x)[0][0])
-    (y, (h, _)), _ = two.forward(x, None, stream(0, 1))
+    alone = np.array_equal(one.forward(x, None, make_rng(0, 1))[0][0], one.forward(x)[0][0])
+    (y, (h, _)), _ = two.forward(x, None, make_rng(0, 1))
     (quiet, (h_quiet, _)), _ = two.forward(x)
     changed, zeros = abs(y - quiet).max(), int((y == 0).sum())
-    dropped = 2 * h_quiet[0] * (stream(0, 1).random(h_quiet[0].shape) >= 0.5)
+    dropped = 2 * h_quiet[0] * (make_rng(0, 1).random(h_quiet[0].shape) >= 0.5)
     apart = abs(dropped - h_quiet[0]).max()
     claim("dropout", "Dropout acts between layers: not with L = 1, not on the last layer's output.",
           "if L >= 2 and l < L", "L = 1: no change; L = 2: the output changes by up to "

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
-from npdl.core import Param, map_nest, named_layers, walk
+from npdl.core import Param, map_nested, named_layers, walk
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.linear import Linear
@@ -30,11 +30,11 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
     if any(isinstance(layer, LoRALinear) for _, layer in named_layers(model)):
         raise InputError("add_lora: the model already has adapters; merge_lora removes them")
     rng = generator(rng)
-    chosen = _choose(model, (Linear, QuantLinear), where, "add_lora")
+    chosen = _select_layers(model, (Linear, QuantLinear), where, "add_lora")
     adapters = {id(layer): LoRALinear(layer, rank, alpha=alpha, rng=rng)
-                for layer in _unique(chosen)}               # make all before the model is changed
+                for layer in _unique_layers(chosen)}        # make all before the model is changed
     model.set_trainable(False)
-    _replace(model, adapters)
+    _replace_layers(model, adapters)
     return list(chosen)
 
 
@@ -45,9 +45,10 @@ def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=Fals
     names of the layers. Raises InputError, and changes nothing, if no layer is selected or the
     weights can't be quantized.
     """
-    chosen = _choose(model, (Linear,), where, "quantize_linears")
-    _replace(model, {id(layer): QuantLinear(layer, bits, rounding=rounding, block=block,
-                                            double=double) for layer in _unique(chosen)})
+    chosen = _select_layers(model, (Linear,), where, "quantize_linears")
+    _replace_layers(model, {
+        id(layer): QuantLinear(layer, bits, rounding=rounding, block=block, double=double)
+        for layer in _unique_layers(chosen)})
     return list(chosen)
 
 
@@ -60,7 +61,7 @@ def merge_lora(model):
     adapters = {n: layer for n, layer in named_layers(model) if isinstance(layer, LoRALinear)}
     if not adapters:
         raise InputError("merge_lora: the model has no adapters; add_lora adds them")
-    _replace(model, {id(adapter): merged_linear(adapter) for adapter in adapters.values()})
+    _replace_layers(model, {id(adapter): merged_linear(adapter) for adapter in adapters.values()})
     return adapters
 
 
@@ -80,12 +81,7 @@ def merged_linear(adapter):
 
 @dataclass
 class Report:
-    """The parameters of a model, and the cost of its linear layers.
-
-    `trainable` and `frozen` count parameters, and `stored_bytes` is their memory. `multiplies` is
-    the number of multiplications in the linear layers, in a forward pass over the rows of input
-    that `report` was given.
-    """
+    """Numbers of parameters, their bytes, and the multiplications for one row of input."""
 
     trainable: int
     frozen: int
@@ -93,17 +89,16 @@ class Report:
     multiplies: int
 
 
-def report(model, rows=1):
+def report(model):
     """Return a Report of the parameters of `model` and the multiplications of its linear layers.
 
-    The multiplications are those of a forward pass over `rows` rows of input. The stored bytes of a
-    quantized layer are those of its codes and step sizes.
+    The stored bytes of a quantized layer are those of its codes and step sizes.
     """
     multiplications, inside, num_entries = 0, set(), {}
     for layer in walk(model):
         if isinstance(layer, (Linear, FrozenLinear, LoRALinear)) and id(layer) not in inside:
             inside.update(id(part) for part in walk(layer))
-            multiplications += count_multiplications(layer, rows)
+            multiplications += count_multiplications(layer, 1)
         if isinstance(layer, QuantLinear):
             num_entries |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
                            id(layer.scale): 0}
@@ -114,13 +109,13 @@ def report(model, rows=1):
                   multiplications)
 
 
-def _choose(model, kinds, where, caller):
+def _select_layers(model, classes, where, caller):
     """Return the layers of these kinds that `where` selects (see add_lora), as {name: layer}."""
     ends = (where,) if isinstance(where, str) else () if where is None else where
     if not isinstance(ends, (tuple, list)) or not all(isinstance(end, str) for end in ends):
         raise InputError(f"{caller}: where = {where!r}; it must be a name, a list of names or None")
     candidates = {name: layer for name, layer in named_layers(model)
-                  if name and isinstance(layer, kinds)}
+                  if name and isinstance(layer, classes)}
     chosen = {name: layer for name, layer in candidates.items() if where is None
               or any(name == end or name.endswith("." + end) for end in ends)}
     if not chosen:
@@ -131,16 +126,16 @@ def _choose(model, kinds, where, caller):
     return chosen
 
 
-def _unique(chosen):
+def _unique_layers(layers):
     """Return the layers of a dict, each once. A shared layer has several names in the dict."""
-    return {id(layer): layer for layer in chosen.values()}.values()
+    return {id(layer): layer for layer in layers.values()}.values()
 
 
-def _replace(model, replacements):
+def _replace_layers(model, replacements):
     """Replace layers of `model` in place. `replacements` is {id(layer): its new layer}."""
     for layer in list(walk(model)):
         for name, value in vars(layer).items():
-            new = map_nest(lambda item: replacements.get(id(item), item), value)
+            new = map_nested(lambda item: replacements.get(id(item), item), value)
             setattr(layer, name, new)
 
 

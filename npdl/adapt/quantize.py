@@ -23,7 +23,7 @@ ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
 STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in double quantization
 
 
-def normal_float():
+def make_nf4_levels():
     """Return the 16 levels of NF4, scaled so that the largest is 1.
 
     The levels are 0, 8 positive quantiles of N(0, 1), and 7 negative levels. The probabilities of
@@ -36,7 +36,7 @@ def normal_float():
     return np.array(sorted([*above, 0.0, *below])) / above[0]
 
 
-NF4 = normal_float()
+NF4 = make_nf4_levels()
 
 
 def quantize(W, bits=4, rounding="floor", block=None):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from npdl.cli.process import has_ended
 from npdl.errors import CheckpointError, InputError
-from npdl.files import describe_write_error, reason, sync
+from npdl.files import describe_write_error, reason, sync_to_disk
 
 TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 
@@ -41,12 +41,12 @@ def new_folder(path):
         yield temporary
         for folder, _, names in os.walk(temporary, topdown=False):
             for name in names:
-                sync(Path(folder, name))
-            sync(Path(folder))
+                sync_to_disk(Path(folder, name))
+            sync_to_disk(Path(folder))
         if path.exists():
             path.rmdir()
         os.rename(temporary, path)
-        sync(path.parent)
+        sync_to_disk(path.parent)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise not_empty from error                  # another process was quicker

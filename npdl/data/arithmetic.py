@@ -10,8 +10,8 @@ from operator import index as as_index
 
 import numpy as np
 
-from npdl.backend import stream
-from npdl.errors import InputError, checked_ids, checked_integer, require_share, shown
+from npdl.backend import make_rng
+from npdl.errors import InputError, checked_ids, checked_integer, require_fraction, short_repr
 
 OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")
@@ -37,14 +37,14 @@ class Vocabulary:
         try:
             return self._ids[str(token)]
         except KeyError:
-            raise InputError(f"unknown token {shown(token)}; allowed: 0 to {self.size - 6} and "
-                             f"{' '.join(self.tokens[-5:])}, separated by spaces") from None
+            raise InputError(f"unknown token {short_repr(token)}; allowed: 0 to {self.size - 6} "
+                             f"and {' '.join(self.tokens[-5:])}, separated by spaces") from None
 
     def encode(self, text):
         """Return the ids (int64, 1-D) of tokens separated by spaces, or of a list of tokens."""
         tokens = text.split() if isinstance(text, str) else text
         if not isinstance(tokens, (list, tuple)):
-            raise InputError(f"cannot encode {shown(text)}; give a text or a list of tokens")
+            raise InputError(f"cannot encode {short_repr(text)}; give a text or a list of tokens")
         return np.array([self.id_of(token) for token in tokens], dtype=np.int64)
 
     def decode(self, ids):
@@ -101,7 +101,7 @@ class ModularArithmetic:
         self.operator, self.orders = operator, _checked_orders(orders)
         self.r_train, self.seed = r_train, checked_integer("seed", seed, 0, 2**32 - 1)
         self.symmetric, self.stratified = bool(symmetric), bool(stratified)
-        require_share(r_train=r_train)
+        require_fraction(r_train=r_train)
         self._check_options()
         largest = max(self.p, self.q)
         numbers = checked_integer("numbers", largest if numbers is None else numbers, largest,
@@ -122,7 +122,7 @@ class ModularArithmetic:
             raise InputError(f"p = {self.p} with orders = {self.orders} gives more than "
                              f"{MOST_EQUATIONS:,} equations; choose a smaller p")
         if not isinstance(self.operator, str) or self.operator not in OPERATORS:
-            raise InputError(f"operator = {shown(self.operator)} is unknown; "
+            raise InputError(f"operator = {short_repr(self.operator)} is unknown; "
                              f"choose one of {' '.join(OPERATORS)}")
         if self.operator == "/" and not _is_prime(self.p):
             raise InputError(f"p = {self.p} is not prime; '/' needs a prime p; choose another p")
@@ -135,7 +135,7 @@ class ModularArithmetic:
             raise InputError(f"stratified = True with orders = {self.orders}; set orders=(2, 3) or "
                              "stratified=False")
 
-    def _solve(self, order):
+    def _list_equations(self, order):
         """Return the operands (N, order) and results (N,) of all equations of one order."""
         if self.operator == "/":  # all (result, b[, c]), with divisors b, c from 1
             sizes = (self.p,) + (self.p - 1,) * (order - 1)
@@ -153,7 +153,7 @@ class ModularArithmetic:
         """Return the Examples of all equations, not shuffled. Those of order 2 come first."""
         vocabulary, parts, orders = self.vocabulary, [], []
         for order in self.orders:
-            operands, result = self._solve(order)
+            operands, result = self._list_equations(order)
             eq = 2 * order  # BOS is at 0, operands at odd positions, operators between them
             tokens = np.full((len(result), self.sequence_length + 1), vocabulary.pad, np.int64)
             tokens[:, 0] = vocabulary.bos
@@ -198,7 +198,7 @@ def batch_indices(n, batch_size, step, seed):
 
 @lru_cache(maxsize=1)
 def _epoch_order(n, seed, epoch):
-    return stream(seed, epoch, 1).permutation(n)
+    return make_rng(seed, epoch, 1).permutation(n)
 
 
 def _checked_indices(name, values, size):
@@ -215,7 +215,7 @@ def _checked_orders(orders):
     except TypeError:
         result = ()
     if result not in ((2,), (3,), (2, 3)):
-        raise InputError(f"orders = {shown(orders)}; choose (2,), (3,) or (2, 3)")
+        raise InputError(f"orders = {short_repr(orders)}; choose (2,), (3,) or (2, 3)")
     return result
 
 

@@ -9,10 +9,10 @@ import string
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.data.sequences import pad
 from npdl.data.text import Characters
-from npdl.errors import InputError, require_share
+from npdl.errors import InputError, require_fraction
 
 FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
@@ -72,8 +72,8 @@ class Dates:
     words = DateWords()
 
     def __init__(self, r_train=0.9, seed=0):
-        require_share(r_train=r_train)
-        days = FIRST.toordinal() + stream(seed, 5).permutation((LAST - FIRST).days + 1)
+        require_fraction(r_train=r_train)
+        days = FIRST.toordinal() + make_rng(seed, 5).permutation((LAST - FIRST).days + 1)
         cut = max(1, round(len(days) * r_train))
         parts = {"train": days[:cut], "validation": days[cut:]}
         self.parts = {name: part for name, part in parts.items() if len(part)}
@@ -83,7 +83,7 @@ class Dates:
 
         `part` is "train" or "validation". The random numbers depend only on `key`.
         """
-        rng = stream(*key)
+        rng = make_rng(*key)
         days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
         forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)
         return ([CASES[case](format_date(day, FORMS[form]))

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from npdl.backend import stream
-from npdl.errors import InputError, checked_ids, require_positive, require_share, shown
+from npdl.backend import make_rng
+from npdl.errors import InputError, checked_ids, require_fraction, require_positive, short_repr
 from npdl.files import read_bytes, reason
 
 LARGEST = 1 << 30           # bytes of a text, whose ids then take 8 GiB
@@ -22,8 +22,8 @@ class Characters:
     def __init__(self, characters):
         is_text = isinstance(characters, str) and characters
         if not is_text or list(characters) != sorted(set(characters)):
-            raise InputError(f"characters = {shown(characters, 100)}; give a text of at least one "
-                             "character, sorted and without repetitions")
+            raise InputError(f"characters = {short_repr(characters, 100)}; give a text of at least "
+                             "one character, sorted and without repetitions")
         self.characters = characters
 
     @classmethod
@@ -50,7 +50,7 @@ class Characters:
                 position = start + int(np.flatnonzero(~known)[0])
                 raise InputError(f"character {text[position]!r} is not among the {self.size} "
                                  "characters of the vocabulary; use only these: "
-                                 f"{shown(self.characters, 100)}")
+                                 f"{short_repr(self.characters, 100)}")
             ids[start : start + AT_ONCE] = indices
         return ids
 
@@ -77,15 +77,15 @@ def read_text(path):
     return text, hashlib.sha256(content).hexdigest()
 
 
-def split_text(ids, share, block, units=("--block", "characters")):
+def split_text(ids, train_fraction, block, units=("--block", "characters")):
     """Return {"train": the first part of ids, "validation": the rest}.
 
-    `share` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
+    `train_fraction` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
     InputError unless 0 < share <= 1 and each part has more than `block` tokens. In the message,
     units[0] is the name of the option that sets `block`, and units[1] the name of the tokens.
     """
-    require_share(share=share)
-    cut = round(len(ids) * share)
+    require_fraction(train_fraction=train_fraction)
+    cut = round(len(ids) * train_fraction)
     parts = {"train": ids[:cut], "validation": ids[cut:]}
     if cut == len(ids):
         del parts["validation"]
@@ -101,14 +101,14 @@ def split_text(ids, share, block, units=("--block", "characters")):
 def draw_windows(ids, block, count, *key):
     """Draw `count` random windows of ids. Return inputs and targets (count, block).
 
-    Targets are one token later than inputs. The positions are drawn from stream(*key), for example
-    with the key (seed, step), so a run can be resumed without a saved state. Raises InputError
-    unless `block` and `count` are positive, and `block` is below the number of tokens.
+    Targets are one token later than inputs. The positions are drawn with make_rng(*key), for
+    example with the key (seed, step), so a run can be resumed without a saved state. Raises
+    InputError unless `block` and `count` are positive, and `block` is below the number of tokens.
     """
     require_positive(block=block, count=count)
     if len(ids) <= block:
         raise InputError(f"block = {block}: the text has only {len(ids)} tokens; lower `block`")
-    starts = stream(*key).integers(0, len(ids) - block, count)
+    starts = make_rng(*key).integers(0, len(ids) - block, count)
     taken = ids[starts[:, None] + np.arange(block + 1)]     # taken (count, block + 1)
     return taken[:, :-1], taken[:, 1:]
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.decoding.scorer import Hypothesis, Ranking, check_scores, has_ended, is_eos, start_single
+from npdl.decoding.scorer import (
+    Hypothesis,
+    Ranking,
+    check_scores,
+    has_ended,
+    is_eos,
+    start_search,
+)
 from npdl.errors import require_positive
 
 
@@ -35,9 +42,9 @@ class Step:
     @property
     def pruned(self):
         """Return the expansions that were not kept, best first."""
-        places, tokens, totals = best_expansions(self.parents, self.log_probs)
-        every = extend_hypotheses(self.ranking, self.parents, places, tokens, totals,
-                         is_eos(tokens, self.eos))
+        parents, tokens, totals = best_expansions(self.parents, self.log_probs)
+        ended = is_eos(tokens, self.eos)
+        every = extend_hypotheses(self.ranking, self.parents, parents, tokens, totals, ended)
         return every[len(self.kept) :]
 
 
@@ -86,7 +93,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     """
     require_positive(width=width, n_best=n_best)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_single(scorer, eos)
+    rows, state = start_search(scorer, eos)
     active, finished, steps, reason = [Hypothesis()], [], [], "max_len"
     for length in range(1, max_len + 1):
         parents, tokens, totals = best_expansions(active, rows, width)
@@ -94,7 +101,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
         kept = extend_hypotheses(ranking, active, parents, tokens, totals, ended)
         unfinished = [hypothesis for hypothesis in kept if not hypothesis.complete]
         finished += [hypothesis for hypothesis in kept if hypothesis.complete]
-        finished.sort(key=ranking.key)
+        finished.sort(key=ranking.sort_key)
         bound = ranking.bound(unfinished[0]) if unfinished else -math.inf
         best = finished[0] if finished else None
         if keep_steps:
@@ -126,14 +133,15 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     """
     require_positive(width=width)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_single(scorer, eos)
+    rows, state = start_search(scorer, eos)
     active, finished, reason = [Hypothesis()], [], "max_len"
+    num_ends = 0 if eos is None else np.size(eos)
     for length in range(1, max_len + 1):
-        parents, tokens, totals = best_expansions(active, rows, width * _expansions_needed(eos))
+        parents, tokens, totals = best_expansions(active, rows, width * (1 + num_ends))
         ended = has_ended(scorer, state, parents, tokens, length, max_len, eos)
         every = extend_hypotheses(ranking, active, parents, tokens, totals, ended)
         finished += [hypothesis for hypothesis in every[:width] if hypothesis.complete]
-        finished = sorted(finished, key=ranking.key)[:width]
+        finished = sorted(finished, key=ranking.sort_key)[:width]
         unfinished = [i for i, hypothesis in enumerate(every) if not hypothesis.complete][:width]
         active = [every[i] for i in unfinished]
         if not active or length == max_len:
@@ -144,38 +152,33 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
             break
         rows, state = check_scores(scorer.advance(state, parents[unfinished], tokens[unfinished]))
     if length == max_len:
-        finished, active = sorted(finished + active, key=ranking.key)[:width], []
+        finished, active = sorted(finished + active, key=ranking.sort_key)[:width], []
     return BeamResult(finished, active, [], reason)
 
 
-def _expansions_needed(eos):
-    """Return 1 + the number of end tokens. At least one of so many expansions is unfinished."""
-    return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
-
-
-def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
+def extend_hypotheses(ranking, hypotheses, parents, tokens, totals, ended):
     """Return the results of `best_expansions` as Hypotheses. ended[i] is True for complete ones."""
     return [
-        ranking.hypothesis((*active[p].tokens, token), total, bool(end))
+        ranking.make_hypothesis((*hypotheses[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
     ]
 
 
-def best_expansions(active, rows, limit=None):
-    """Return the best ways to extend the hypotheses `active` by one token, the best first.
+def best_expansions(hypotheses, log_probs, limit=None):
+    """Return the best ways to extend one of `hypotheses` by one token, the best first.
 
-    The result is three arrays: the index in `active` of the extended hypothesis, the token, and the
-    new log-probability. `rows` (n, V) are the log-probabilities of the next tokens. If `limit` is
+    The result is three arrays: the index of the extended hypothesis, the token, and the new
+    log-probability. `log_probs` (n, V) are the log-probabilities of the next tokens. If `limit` is
     given, at most `limit` expansions are returned.
     """
-    totals = np.array([hypothesis.log_prob for hypothesis in active])[:, None] + rows
+    totals = np.array([hypothesis.log_prob for hypothesis in hypotheses])[:, None] + log_probs
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]
     if limit is not None and len(totals) > limit:
         near = totals >= np.partition(totals, -limit)[-limit]
         parents, tokens, totals = parents[near], tokens[near], totals[near]
-    alphabetical = sorted(range(len(active)), key=lambda i: active[i].tokens)
-    rank = np.empty(len(active), int)
-    rank[alphabetical] = np.arange(len(active))
+    alphabetical = sorted(range(len(hypotheses)), key=lambda i: hypotheses[i].tokens)
+    rank = np.empty(len(hypotheses), int)
+    rank[alphabetical] = np.arange(len(hypotheses))
     order = np.lexsort((tokens, rank[parents], -totals))[:limit]
     return parents[order], tokens[order], totals[order]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.decoding.scorer import Ranking, check_scores, has_ended, start_single
+from npdl.decoding.scorer import Ranking, check_scores, has_ended, start_search
 from npdl.errors import require_positive
 
 
@@ -35,16 +35,16 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
     best, count = [], 0
     for tokens, log_prob in complete_sequences(scorer, max_len, eos):
         count += 1
-        hypothesis = ranking.hypothesis(tokens, log_prob, True)
-        if len(best) < n_best or ranking.key(hypothesis) < ranking.key(best[-1]):
-            bisect.insort(best, hypothesis, key=ranking.key)
+        hypothesis = ranking.make_hypothesis(tokens, log_prob, True)
+        if len(best) < n_best or ranking.sort_key(hypothesis) < ranking.sort_key(best[-1]):
+            bisect.insort(best, hypothesis, key=ranking.sort_key)
             del best[n_best:]
     return ExhaustiveResult(best, count)
 
 
 def complete_sequences(scorer, max_len, eos=None):
     """Yield (tokens, log-probability) of every complete sequence, depth first."""
-    def below(path, total, log_probs, state, row):
+    def extend(path, total, log_probs, state, row):
         """Yield the sequences that begin with the tokens `path`, whose state is row `row`."""
         tokens = np.flatnonzero(log_probs > -math.inf)
         totals, parents = total + log_probs[tokens], np.full(len(tokens), row)
@@ -56,7 +56,7 @@ def complete_sequences(scorer, max_len, eos=None):
             rows, state = check_scores(
                 scorer.advance(state, parents[unfinished], tokens[unfinished]))
             for i, j in enumerate(unfinished):
-                yield from below((*path, int(tokens[j])), totals[j], rows[i], state, i)
+                yield from extend((*path, int(tokens[j])), totals[j], rows[i], state, i)
 
-    rows, state = start_single(scorer, eos)
-    yield from below((), 0.0, rows[0], state, 0)
+    rows, state = start_search(scorer, eos)
+    yield from extend((), 0.0, rows[0], state, 0)

@@ -32,20 +32,20 @@ class KVCache:
         values[:, :, self.filled :] = v
         return keys, values
 
-    def select(self, seen, parents, max_capacity):
-        """Return this KVCache, or a copy, with the first `seen` positions of some sequences.
+    def select_sequences(self, length, parents, max_capacity):
+        """Return this KVCache, or a copy, with the first `length` positions of some sequences.
 
         `parents` are the indices of these sequences. The result is this object itself if `parents`
-        are all sequences in order, `seen` is `filled`, and there is room for more positions. The
+        are all sequences in order, `length` is `filled`, and there is room for more positions. The
         copy of a full cache has twice the capacity, but at most `max_capacity`.
         """
-        is_full = seen == self.capacity
+        is_full = length == self.capacity
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()
-        if same and seen == self.filled and not is_full:
+        if same and length == self.filled and not is_full:
             return self
         capacity = min(2 * self.capacity, max_capacity) if is_full else self.capacity
         copy, rows = KVCache(self.L, capacity), to_device(parents)
         for i in range(self.L):
-            copy.append(i, self.keys[i, rows, :, :seen], self.values[i, rows, :, :seen])
-        copy.filled = seen
+            copy.append(i, self.keys[i, rows, :, :length], self.values[i, rows, :, :length])
+        copy.filled = length
         return copy

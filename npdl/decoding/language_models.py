@@ -65,12 +65,12 @@ class Recomputed(ModelScorer):
         rows, ids = state
         return self._score(rows[parents], np.concatenate([ids[parents], tokens[:, None]], 1))
 
-    def _score(self, rows, ids):
+    def _score(self, prompt_indices, ids):
         """Return the scores of the tokens after `ids`, and a state. See `run_model`."""
-        return self.scores(self.run_model(rows, ids)[:, -1]), (rows, ids)
+        return self.scores(self.run_model(prompt_indices, ids)[:, -1]), (prompt_indices, ids)
 
-    def run_model(self, rows, ids):
-        """Return the logits (n, S, V) of `ids` (n, S), which begin with the prompts `rows`."""
+    def run_model(self, prompt_indices, ids):
+        """Return the logits of `ids` (n, S). Row i continues prompt prompt_indices[i]."""
         out, _ = self.model.forward(ids if self.window is None else ids[:, -self.window :])
         return out[0] if isinstance(out, tuple) else out
 
@@ -101,37 +101,38 @@ class CachedGPT(ModelScorer):
         self.keep = most if keep is None else checked_integer("keep", keep, 0, most)
 
     def start(self):
-        return self._feed(self.prompt[:, -self.model.max_len :], None)
+        return self._append_tokens(self.prompt[:, -self.model.max_len :], None)
 
     def advance(self, state, parents, tokens):
         max_len, ids, new = self.model.max_len, state.ids[parents], tokens[:, None]
         if ids.shape[1] == max_len:
-            return self._feed(np.concatenate([ids[:, max_len - self.keep :], new], 1), None)
-        kv = state.kv.select(ids.shape[1], parents, max_len)
-        return self._feed(new, Tokens(ids, kv))
+            window = np.concatenate([ids[:, max_len - self.keep :], new], 1)
+            return self._append_tokens(window, None)
+        kv = state.kv.select_sequences(ids.shape[1], parents, max_len)
+        return self._append_tokens(new, Tokens(ids, kv))
 
-    def _feed(self, new, past):
-        """Append the tokens `new` (B, R) to `past` (a Tokens); return the scores and a state."""
-        R = new.shape[1]
+    def _append_tokens(self, new_ids, past):
+        """Append `new_ids` (B, R) to `past` (Tokens or None); return the scores and a state."""
+        R = new_ids.shape[1]
         if past is None:
             capacity = min(R + ROOM, self.model.max_len)
-            past = Tokens(new[:, :0], KVCache(len(self.stack.blocks), capacity))
-        kv, ids = past.kv, np.concatenate([past.ids, new], 1)
+            past = Tokens(new_ids[:, :0], KVCache(len(self.stack.blocks), capacity))
+        kv, ids = past.kv, np.concatenate([past.ids, new_ids], 1)
         for start in range(0, R, AT_ONCE):
-            part = new[:, start : start + AT_ONCE]
+            part = new_ids[:, start : start + AT_ONCE]
             x = self.run_blocks(part, kv)
             kv.filled += part.shape[1]
         x, _ = self.stack.norm.forward(x[:, -1])
         logits, _ = self.model.classifier.forward(x)
         return self.scores(logits), Tokens(ids, kv)
 
-    def run_blocks(self, new, kv):
-        """Return the last block's output (B, R, D) for tokens `new` (B, R) after those in `kv`.
+    def run_blocks(self, new_ids, kv):
+        """Return the last block's output (B, R, D) for tokens `new_ids` (B, R) after those in `kv`.
 
         The keys and values of the new tokens are added to `kv`.
         """
-        model, seen, R = self.model, kv.filled, new.shape[1]
-        x, _ = model.embedding.forward(new)
+        model, seen, R = self.model, kv.filled, new_ids.shape[1]
+        x, _ = model.embedding.forward(new_ids)
         x, _ = model.positions.forward(x, np.arange(seen, seen + R))
         mask = causal_mask(seen + R)[seen:] if R > 1 else None      # mask (R, P + R)
         for i, block in enumerate(self.stack.blocks):
@@ -156,12 +157,12 @@ class CachedLlama(CachedGPT):
         """
         return math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
 
-    def run_blocks(self, new, kv):
-        model, seen, (B, R) = self.model, kv.filled, new.shape
+    def run_blocks(self, new_ids, kv):
+        model, seen, (B, R) = self.model, kv.filled, new_ids.shape
         attention = model.blocks[0].attention
         n = attention.W_Q.sizes[1] // attention.W_K.sizes[1]        # heads in a group
         mask = xp.tile(causal_mask(seen + R)[seen:], (n, 1)) if R > 1 else None     # (n R, P + R)
-        x, _ = model.embedding.forward(new.reshape(-1))             # x (B R, D)
+        x, _ = model.embedding.forward(new_ids.reshape(-1))         # x (B R, D)
         angles = attention.rotary.cos_and_sin(np.arange(seen, seen + R), x.dtype)
         for i, block in enumerate(model.blocks):
             n, append = rms_norm(block.norm1, x), functools.partial(kv.append, i)
@@ -176,15 +177,15 @@ class CarriedLSTM(ModelScorer):
     one_thread = True
 
     def start(self):
-        return self._feed(self.prompt, None)
+        return self._append_tokens(self.prompt, None)
 
     def advance(self, state, parents, tokens):
         rows = to_device(np.asarray(parents))
-        return self._feed(tokens[:, None], tuple(part[:, rows] for part in state))
+        return self._append_tokens(tokens[:, None], tuple(part[:, rows] for part in state))
 
-    def _feed(self, new, state):
+    def _append_tokens(self, new_ids, state):
         model = self.model
-        x, _ = model.embedding.forward(new)
+        x, _ = model.embedding.forward(new_ids)
         (y, state), _ = model.lstm.forward(x, state)
         logits, _ = model.classifier.forward(y[:, -1])
         return self.scores(logits), state
@@ -195,22 +196,22 @@ def norm_if(norm, x, condition):
     return norm.forward(x)[0] if condition else x
 
 
-def cached_attention(attention, x, mask, append):
+def cached_attention(attention, x, mask, append_to_cache):
     """Compute MultiHeadAttention.forward for x (B, R, D), the R new positions of B sequences.
 
-    `append` adds the new keys and values to the KV cache, and returns all keys and values.
+    `append_to_cache` adds the new keys and values to the KV cache, and returns all keys and values.
     """
     q, k, v = (attention.split(W.forward(x)[0])
                for W in (attention.W_Q, attention.W_K, attention.W_V))
-    heads, _ = attend(q, *append(k, v), mask)
+    heads, _ = attend(q, *append_to_cache(k, v), mask)
     return attention.W_O.forward(attention.join(heads))[0]
 
 
-def cached_grouped_attention(attention, x, B, mask, angles, append):
+def cached_grouped_attention(attention, x, B, mask, angles, append_to_cache):
     """Compute GroupedQueryAttention.forward for x (B * R, D), R new positions of B sequences.
 
-    `angles` are the results of Rotary.cos_and_sin. `append` adds the new keys and values to the KV
-    cache, and returns all keys and values.
+    `angles` are the results of Rotary.cos_and_sin. `append_to_cache` adds the new keys and
+    values to the KV cache, and returns all keys and values.
     """
     q, k, v = (apply_linear(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
     G, d, R = attention.num_kv_heads, attention.rotary.d, len(x) // B
@@ -219,7 +220,7 @@ def cached_grouped_attention(attention, x, B, mask, angles, append):
         k = rms_norm(attention.norm_k, k.reshape(-1, d)).reshape(len(x), -1)
     qk = xp.concatenate([q, k], 1).reshape(B, R, -1, d).swapaxes(1, 2)
     qk = rotate(qk, *angles)                                # qk (B, H + G, R, d)
-    k, v = append(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))
+    k, v = append_to_cache(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))
     q = qk[:, :-G].reshape(B, G, -1, d)                     # q (B, G, n R, d): n heads share k
     heads = attend(q, k, v, mask)[0].reshape(B, -1, R, d)       # heads (B, H, R, d)
     return apply_linear(attention.W_O, heads.swapaxes(1, 2).reshape(len(x), -1))

@@ -40,9 +40,9 @@ class RecomputedSeq2Seq(Recomputed):
         self.prompt = np.broadcast_to(self.prompt, (B, R))
         self.valid = None if valid is None else np.asarray(valid)
 
-    def run_model(self, rows, target):
-        valid = None if self.valid is None else self.valid[rows]
-        logits, _ = self.model.forward(self.source[rows], target, valid)
+    def run_model(self, prompt_indices, target):
+        valid = None if self.valid is None else self.valid[prompt_indices]
+        logits, _ = self.model.forward(self.source[prompt_indices], target, valid)
         return logits
 
 

@@ -30,14 +30,14 @@ class PenalisedRepetition(Scorer):
         self.one_thread = scorer.one_thread
 
     def start(self):
-        return self._penalised(*self.scorer.start(), self.scorer.prompt)
+        return self._penalise_repetition(*self.scorer.start(), self.scorer.prompt)
 
     def advance(self, state, parents, tokens):
         before, seen = state
         seen = np.concatenate([seen[parents], tokens[:, None]], 1)
-        return self._penalised(*self.scorer.advance(before, parents, tokens), seen)
+        return self._penalise_repetition(*self.scorer.advance(before, parents, tokens), seen)
 
-    def _penalised(self, logits, state, seen):
+    def _penalise_repetition(self, logits, state, seen):
         """Return log-probabilities (B, V) after the tokens `seen` (B, S), and the state."""
         z = np.take_along_axis(logits, seen, 1)
         np.put_along_axis(logits, seen, np.where(z > 0, z / self.penalty, z * self.penalty), 1)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from npdl.decoding.scorer import Ranking, check_eos, check_scores, has_ended
-from npdl.errors import require_number, require_positive, require_share
+from npdl.errors import require_fraction, require_number, require_positive
 from npdl.init import generator
 from npdl.threads import ONE_BLAS_THREAD
 
@@ -59,14 +59,14 @@ def filter_probabilities(log_probs, temperature=1.0, top_k=None, top_p=None):
     if top_k is not None:
         require_positive(top_k=top_k)
     if top_p is not None:
-        require_share(top_p=top_p)
+        require_fraction(top_p=top_p)
     scaled = log_probs - log_probs.max(1, keepdims=True)    # exp cannot overflow
     with np.errstate(over="ignore"):                        # -inf is right: probability 0
         p = np.exp(scaled / temperature)
     top_p = 1 if top_p is None else top_p
     if top_k is None and top_p == 1:
         return p / p.sum(1, keepdims=True)
-    order = sort_best(scaled, p.shape[1] if top_k is None else top_k)
+    order = argsort_largest(scaled, p.shape[1] if top_k is None else top_k)
     ranked = np.take_along_axis(p, order, axis=1)
     if top_p < 1:
         before = np.cumsum(ranked, axis=1) - ranked         # sum of the more probable tokens
@@ -76,7 +76,7 @@ def filter_probabilities(log_probs, temperature=1.0, top_k=None, top_p=None):
     return kept / kept.sum(1, keepdims=True)
 
 
-def sort_best(rows, count):
+def argsort_largest(rows, count):
     """Return the indices (n, min(count, V)) of the largest numbers of each row, the largest first.
 
     Of equal numbers, the one with the lower index comes first. If `count` is below V, only columns
@@ -125,6 +125,6 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
             rows, state = check_scores(scorer.advance(state, row_of[~ended], tokens[~ended]))
             active, row_of = active[~ended], np.arange(len(rows))
     return [
-        ranking.hypothesis(tokens, total, bool(done))
+        ranking.make_hypothesis(tokens, total, bool(done))
         for tokens, total, done in zip(sequences, totals, complete, strict=True)
     ]

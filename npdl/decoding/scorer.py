@@ -73,11 +73,11 @@ class Ranking:
         self.max_len = max_len
         self.length_power = length_power
 
-    def hypothesis(self, tokens, log_prob, complete):
+    def make_hypothesis(self, tokens, log_prob, complete):
         tokens, log_prob = tuple(int(token) for token in tokens), float(log_prob)
         return Hypothesis(tokens, log_prob, self._score(log_prob, len(tokens)), complete)
 
-    def key(self, hypothesis):
+    def sort_key(self, hypothesis):
         """Return a key for sorting. The best hypothesis has the smallest key."""
         return -hypothesis.score, len(hypothesis.tokens), hypothesis.tokens
 
@@ -98,7 +98,7 @@ class Ranking:
         return log_prob / max(length, 1) ** self.length_power if self.length_power else log_prob
 
 
-def start_single(scorer, eos):
+def start_search(scorer, eos):
     """Return scorer.start(). Raise InputError for several prompts or an invalid `eos`."""
     rows, state = check_scores(scorer.start())
     if len(rows) != 1:
@@ -108,13 +108,12 @@ def start_single(scorer, eos):
     return rows, state
 
 
-def check_scores(scored):
-    """Return `scored`, (rows, state). Raise InputError unless the rows are log-probabilities."""
-    rows, _ = scored
-    if not (rows <= 0).all():                               # also for NaN
+def check_scores(scores_and_state):
+    """Return the pair (rows, state). Raise InputError unless the rows are log-probabilities."""
+    if not (scores_and_state[0] <= 0).all():                # also for NaN
         raise InputError("the scorer returned a log-probability above 0 or NaN; "
                          "check that the model's parameters are finite")
-    return scored
+    return scores_and_state
 
 
 def has_ended(scorer, state, parents, tokens, length, max_len, eos):

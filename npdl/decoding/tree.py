@@ -26,7 +26,7 @@ class Tree(Scorer):
             raise InputError("Tree: there are no branches; give at least one word")
         self.probabilities = probabilities
         nodes = []                                          # {word: (log-probability, node)}
-        self._add(branches, (), nodes)
+        self._add_nodes(branches, (), nodes)
         words = {word for node in nodes for word in node}
         self.vocab = sorted(words) if vocab is None else list(vocab)
         self._token = {word: i for i, word in enumerate(self.vocab)}
@@ -44,40 +44,40 @@ class Tree(Scorer):
         return [self.vocab[token] for token in getattr(tokens, "tokens", tokens)]
 
     def start(self):
-        return self._rows([0]), [0]
+        return self._make_rows([0]), [0]
 
     def advance(self, state, parents, tokens):
-        nodes = self._children(state, parents, tokens)
-        return self._rows(nodes), nodes
+        nodes = self._child_nodes(state, parents, tokens)
+        return self._make_rows(nodes), nodes
 
     def is_leaf(self, state, parents, tokens):
-        return np.array([not self._nodes[node] for node in self._children(state, parents, tokens)],
-                        bool)
+        children = self._child_nodes(state, parents, tokens)
+        return np.array([not self._nodes[node] for node in children], bool)
 
-    def _children(self, state, parents, tokens):
+    def _child_nodes(self, state, parents, tokens):
         return [self._nodes[state[p]][int(t)][1] for p, t in zip(parents, tokens, strict=True)]
 
-    def _rows(self, nodes):
+    def _make_rows(self, nodes):
         rows = np.full((len(nodes), len(self.vocab)), -math.inf)
         for row, node in zip(rows, nodes, strict=True):
             for token, (log_prob, _) in self._nodes[node].items():
                 row[token] = log_prob
         return rows
 
-    def _add(self, branches, path, nodes):
+    def _add_nodes(self, branches, path, nodes):
         """Append the node after the words `path`, and all nodes below it, to `nodes`."""
         node = {}
         nodes.append(node)
         for word, value in branches.items():
             number, below = _split_branch(value)
-            node[word] = (self._log_prob(number, (*path, word)), len(nodes))
-            self._add(below, (*path, word), nodes)
+            node[word] = (self._to_log_prob(number, (*path, word)), len(nodes))
+            self._add_nodes(below, (*path, word), nodes)
         if math.fsum(math.exp(log_prob) for log_prob, _ in node.values()) > 1 + 1e-9:
             place = f"after {list(path)}" if path else "at the root"
             raise InputError(f"Tree: the branches {place} have probabilities that sum to more than "
                              "1; lower them")
 
-    def _log_prob(self, number, path):
+    def _to_log_prob(self, number, path):
         if not (0 <= number <= 1 if self.probabilities else number <= 0):
             kind = "between 0 and 1" if self.probabilities else "a log-probability of at most 0"
             raise InputError(f"Tree: the number at {list(path)} is {number!r}; it must be {kind}")

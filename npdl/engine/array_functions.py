@@ -135,7 +135,7 @@ FUNCTIONS = {
     np.where: record_where, np.concatenate: record_concatenate, np.stack: record_stack,
     np.zeros_like: make_fill_recorder(0), np.ones_like: make_fill_recorder(1),
     np.full_like: record_full_like, backend.exact_erf: record_erf,
-    functions.minus_one_hot: record_minus_one_hot,
+    functions.subtract_one_hot: record_minus_one_hot,
     functions.sum_by_index: record_sum_by_index, np.take_along_axis: record_take_along_axis,
     **{getattr(np, name): method_recorder(name) for name in ("sum", "mean", "max", "min")},
 }

@@ -154,7 +154,7 @@ class CudaCalls:
             return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
         x, *others = map(self.array, kernel.views)
         if kernel.kind == "matmul":
-            return self.target.handle.make_product(x, *others)
+            return self.target.handle.make_product_function(x, *others)
         return functools.partial(getattr(x, REDUCTIONS[kernel.kind]), out=others[0],
                                  **kernel.options)
 

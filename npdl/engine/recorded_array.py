@@ -61,7 +61,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose operations are recorded. `value` is the plain array."""
 
     __slots__ = ("buffer", "recorder", "value")
-    replaces_functions = True           # npdl.backend.replaceable reads this
+    overrides_functions = True          # npdl.backend reads this
 
     def __init__(self, recorder, value, buffer):
         self.recorder, self.value, self.buffer = recorder, value, buffer

@@ -21,7 +21,7 @@ import threading
 import numpy as np
 
 from npdl import backend
-from npdl.core import map_nest, rebuild
+from npdl.core import map_nested, rebuild
 from npdl.engine import array_functions
 from npdl.engine.operation import Buffer, Number, Operation, View, find_root
 from npdl.engine.recorded_array import (
@@ -222,7 +222,7 @@ class Recorder:
         return self._known[key]
 
     def record_function(self, function, args, options):
-        """Record a call of a NumPy function, or of an npdl function decorated by `replaceable`."""
+        """Record a call of a NumPy function, or of an npdl function that can be replaced."""
         special = array_functions.FUNCTIONS.get(function)
         if special is not None:
             answer = special(self, *args, **options)
@@ -364,11 +364,11 @@ def split_recorded(nest):
             return value
         recorded.append(value)
         return removed
-    rest = map_nest(remove, nest)
+    rest = map_nested(remove, nest)
 
     def insert(arrays):
         arrays = iter(arrays)
-        return map_nest(lambda x: next(arrays) if x is removed else x, rest)
+        return map_nested(lambda x: next(arrays) if x is removed else x, rest)
     return recorded, insert
 
 

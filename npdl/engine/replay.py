@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from npdl.core import map_nest
+from npdl.core import map_nested
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import Diverged, RecordedArray, Unsupported, plain_value
 from npdl.engine.simplify import simplify
@@ -34,7 +34,7 @@ class Recording:
         with recorder, np.errstate(all="ignore"):
             self.mirror = Mirror(recorder, step.varying)
             objects = self.mirror.copy(step.objects)
-            self._answer = step.function(*objects, *map_nest(self._wrap_argument, arguments))
+            self._answer = step.function(*objects, *map_nested(self._wrap_argument, arguments))
             self.mirror.collect_assignments()
         recorder.roll_back()
         release_freed_memory()
@@ -93,8 +93,8 @@ class Recording:
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
         results = (self.lowered.array(view).copy()[()] for view in self._results)
-        return map_nest(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
-                        self._answer)
+        return map_nested(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
+                          self._answer)
 
     def _call(self):
         arrays = [(array, array.copy()) for array in self._backups]
@@ -115,7 +115,7 @@ class Recording:
 def find_leaves(condition, nest):
     """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
     leaves = []
-    map_nest(lambda x: leaves.append(x) if condition(x) else None, nest)
+    map_nested(lambda x: leaves.append(x) if condition(x) else None, nest)
     return leaves
 
 

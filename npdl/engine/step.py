@@ -16,7 +16,7 @@ import traceback
 import numpy as np
 
 from npdl.backend import is_device_array, is_host, to_device, to_host
-from npdl.core import map_nest
+from npdl.core import map_nested
 from npdl.engine.c_build import CompilerError
 from npdl.engine.recorded_array import Diverged
 from npdl.engine.recording import SKIPPED, Recorder
@@ -157,19 +157,19 @@ def recording_key(arguments):
         if isinstance(x, np.ndarray):
             return x.shape, x.dtype.str
         return type(x), None if is_input(x) else x
-    return repr(map_nest(described, arguments))
+    return repr(map_nested(described, arguments))
 
 
 def move_arrays(nest, move):
     """Return a copy of nested tuples, lists and dicts, with move(x) in place of each array x."""
-    return map_nest(lambda x: move(x) if isinstance(x, np.ndarray) or is_device_array(x) else x,
-                    nest)
+    return map_nested(lambda x: move(x) if isinstance(x, np.ndarray) or is_device_array(x) else x,
+                      nest)
 
 
 def describe_location(error):
     """Return " (file:line)" of the line of a layer or a step that led to an error, or ""."""
     places = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if not frame.filename.startswith((*SKIPPED, map_nest.__code__.co_filename))]
+              if not frame.filename.startswith((*SKIPPED, map_nested.__code__.co_filename))]
     return f" ({places[-1].filename}:{places[-1].lineno})" if places else ""
 
 

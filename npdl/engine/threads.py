@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-from npdl.core import map_nest
+from npdl.core import map_nested
 from npdl.engine.prefix import RowsCache, model_on_rows
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.state import Mirror
@@ -136,4 +136,4 @@ def slice_batch(nest, part, B):
     """Return a copy of nested arguments, with x[part] in place of each array x of length B."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
-    return map_nest(cut_array, nest)
+    return map_nested(cut_array, nest)

@@ -13,7 +13,7 @@ import math
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.errors import InputError, check_attention, check_gradient, check_heads, require_positive
-from npdl.functions import softmax, softmax_backward, sum_over
+from npdl.functions import softmax, softmax_backward, sum_in_float64
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
 from npdl.layers.linear import Linear
@@ -119,8 +119,8 @@ class AdditiveAttention(Layer):
         self.a.grad += t.reshape(-1, h).T @ dscores.reshape(-1)     # scores = t a
         dt = dscores[..., None] * self.a.data
         dz = dt * (1 - t**2)                                    # t = tanh(z)
-        du = sum_over(dz, -2)                                   # z = u + w, which broadcast
-        dw = sum_over(dz, -3)
+        du = sum_in_float64(dz, -2)                             # z = u + w, which broadcast
+        dw = sum_in_float64(dz, -3)
         dq = self.W_q.backward(du, cache.q)
         dk = self.W_k.backward(dw, cache.k)
         return dq, dk, dv

@@ -13,16 +13,16 @@ from npdl.errors import (
     check_shape,
     require_above_0,
     require_bool,
+    require_fraction,
     require_positive,
-    require_share,
 )
-from npdl.functions import infinity_to_nan, mean_over, sum_rows
+from npdl.functions import infinity_to_nan, mean_in_float64, sum_rows
 from npdl.init import constant
 
 
-def position_axes(x):
-    """Return the axes of x that are positions: (2,) for x (N, C, L), and () for x (N, C)."""
-    return tuple(range(2, x.ndim))
+def batch_axes(x):
+    """Return the axes of x except the channels: (0, 2) for (N, C, L), and (0,) for (N, C)."""
+    return (0, *range(2, x.ndim))
 
 
 def to_wide_floats(x):
@@ -30,16 +30,16 @@ def to_wide_floats(x):
     return x.astype(xp.promote_types(x.dtype, xp.float32), copy=False)
 
 
-def moments(x, axes):
+def centre_and_moments(x, axes):
     """Return (x - mean, mean, biased variance). The moments are over `axes`, which keep length 1.
 
     The mean of large numbers has a rounding error, which would increase the variance. So the
     mean of the difference is subtracted once more.
     """
-    mean = mean_over(x, axes)
-    rest = mean_over(x - mean, axes)
+    mean = mean_in_float64(x, axes)
+    rest = mean_in_float64(x - mean, axes)
     c = x - mean - rest
-    return c, mean + rest, infinity_to_nan(mean_over(c**2, axes))
+    return c, mean + rest, infinity_to_nan(mean_in_float64(c**2, axes))
 
 
 def split_groups(x, groups):
@@ -51,8 +51,8 @@ def normalise_backward(dx_hat, x_hat, std, axes):
     """Return dx from dx_hat, for x_hat = (x - mean) / std, where mean and std depend on x."""
     # x_hat stays the same if a constant is added to x, and (except for eps) if x - mean is
     # scaled. So two parts of dx_hat are removed: its mean, and its part along x_hat.
-    shift = mean_over(dx_hat, axes)
-    stretch = mean_over(dx_hat * x_hat, axes)
+    shift = mean_in_float64(dx_hat, axes)
+    stretch = mean_in_float64(dx_hat * x_hat, axes)
     dx = (dx_hat - shift - stretch * x_hat) / std
     return dx
 
@@ -71,13 +71,13 @@ class ChannelNorm(Layer):
         self.bias = Param(constant(0, channels, dtype)) if affine else None
         self.channels, self.eps = channels, eps
 
-    def scaled(self, x_hat):
+    def scale_and_shift(self, x_hat):
         """Return y = gain * x_hat + bias, or x_hat if the layer has no gain."""
         if self.gain is None:
             return x_hat
         return per_channel(self.gain.data, x_hat) * x_hat + per_channel(self.bias.data, x_hat)
 
-    def scaled_backward(self, dy, x_hat):
+    def scale_and_shift_backward(self, dy, x_hat):
         """Return dx_hat from dy, and add to the gradients of gain and bias."""
         check_gradient(dy, x_hat.shape, type(self).__name__)
         if self.gain is None:
@@ -104,7 +104,7 @@ class BatchNorm(ChannelNorm):
     """
 
     def __init__(self, channels, *, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
-        require_share(momentum=momentum)
+        require_fraction(momentum=momentum)
         super().__init__(channels, eps=eps, affine=affine, dtype=dtype)
         self.running_mean = Param(constant(0, channels, dtype), decay=False, trainable=False)
         self.running_var = Param(constant(1, channels, dtype), decay=False, trainable=False)
@@ -115,21 +115,21 @@ class BatchNorm(ChannelNorm):
         check_shape("BatchNorm", x, f"(N, {self.channels}, L)", f"(N, {self.channels})")
         x = to_wide_floats(x)
         if training:
-            c, mean, var = moments(x, (0, *position_axes(x)))      # mean   (1, C, 1) or (1, C)
+            c, mean, var = centre_and_moments(x, batch_axes(x))     # mean (1, C, 1) or (1, C)
             self.update_running(mean.reshape(-1), var.reshape(-1), x.size // self.channels)
         else:
             c = x - per_channel(self.running_mean.data, x)
             var = per_channel(self.running_var.data, x)
         std = xp.sqrt(var + self.eps)                       # std    (1, C, 1) or (1, C)
         x_hat = c / std                                     # x_hat  (N, C, L) or (N, C)
-        y = self.scaled(x_hat)
+        y = self.scale_and_shift(x_hat)
         return y, Cache(x_hat=x_hat, std=std, training=training)
 
     def backward(self, dy, cache):
         x_hat, std = cache.x_hat, cache.std
-        dx_hat = self.scaled_backward(dy, x_hat)
+        dx_hat = self.scale_and_shift_backward(dy, x_hat)
         if cache.training:
-            dx = normalise_backward(dx_hat, x_hat, std, (0, *position_axes(dy)))
+            dx = normalise_backward(dx_hat, x_hat, std, batch_axes(dy))
         else:
             dx = dx_hat / std                               # mean and std are fixed
         return dx
@@ -162,14 +162,14 @@ class GroupNorm(ChannelNorm):
 
     def forward(self, x):
         check_shape("GroupNorm", x, f"(N, {self.channels}, L)", f"(N, {self.channels})")
-        c, _, var = moments(split_groups(to_wide_floats(x), self.groups), (2,))
+        c, _, var = centre_and_moments(split_groups(to_wide_floats(x), self.groups), (2,))
         std = xp.sqrt(var + self.eps)                       # std    (N, G, 1)
         x_hat = (c / std).reshape(x.shape)
-        y = self.scaled(x_hat)                              # y      (N, C, L) or (N, C)
+        y = self.scale_and_shift(x_hat)                     # y      (N, C, L) or (N, C)
         return y, Cache(x_hat=x_hat, std=std)
 
     def backward(self, dy, cache):
-        dx_hat = split_groups(self.scaled_backward(dy, cache.x_hat), self.groups)
+        dx_hat = split_groups(self.scale_and_shift_backward(dy, cache.x_hat), self.groups)
         x_hat = split_groups(cache.x_hat, self.groups)      # x_hat  (N, G, C/G * L)
         dx = normalise_backward(dx_hat, x_hat, cache.std, (2,))
         return dx.reshape(dy.shape)

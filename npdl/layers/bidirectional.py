@@ -4,7 +4,7 @@ Schuster & Paliwal 1997.
 """
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, gradients_of
+from npdl.core import Cache, Layer, checked_gradients
 from npdl.errors import InputError, describe, require_layers
 from npdl.functions import reverse
 from npdl.layers.dropout import Dropout
@@ -46,7 +46,7 @@ class Bidirectional(Layer):
         return out, Cache(ahead=c_a, back=c_b, lengths=lengths, out=out)
 
     def backward(self, dout, cache):
-        dy, (dlast_a, dlast_b) = gradients_of(dout, cache.out, "Bidirectional")
+        dy, (dlast_a, dlast_b) = checked_gradients(dout, cache.out, "Bidirectional")
         dy_a, dy_b = xp.split(dy, [self.d_ahead], -1)       # y = [y_a, reverse(y_b)]
         dx_a, dstart_a = self.ahead.backward((dy_a, dlast_a), cache.ahead)
         dy_b = reverse(dy_b, cache.lengths)
@@ -86,7 +86,7 @@ class BidirectionalStack(Layer):
         return out, Cache(layers=caches, out=out)
 
     def backward(self, dout, cache):
-        dx, dlasts = gradients_of(dout, cache.out, "BidirectionalStack")
+        dx, dlasts = checked_gradients(dout, cache.out, "BidirectionalStack")
         dstarts = []
         for i in reversed(range(len(self.layers))):
             c_layer, c_drop = cache.layers[i].layer, cache.layers[i].drop

@@ -2,7 +2,7 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_floats, check_gradient, check_rng, require_below_1, warn_undropped
+from npdl.errors import check_floats, check_gradient, check_rng, require_below_1, warn_no_dropout
 
 
 class Dropout(Layer):
@@ -30,6 +30,6 @@ class Dropout(Layer):
     def backward(self, dy, cache):
         check_gradient(dy, cache.shape, "Dropout")
         if cache.scale is None and self.rate:
-            warn_undropped()
+            warn_no_dropout()
         dx = dy if cache.scale is None else dy * cache.scale
         return dx

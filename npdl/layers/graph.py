@@ -38,8 +38,7 @@ class ReLUUpdate(Layer):
         self.relu = ReLU()
 
     def forward(self, h, m):
-        check_floats("ReLUUpdate", h=h, m=m)
-        check_shapes("ReLUUpdate", h=(h, "(..., D)"), m=(m, f"(..., {self.own.sizes[1]})"))
+        check_shapes("ReLUUpdate", "f", h=(h, "(..., D)"), m=(m, f"(..., {self.own.sizes[1]})"))
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
         y = a + r

@@ -6,7 +6,7 @@ to 1.
 """
 
 from npdl.backend import xp
-from npdl.core import Cache, NoBias, Param, gradients_of
+from npdl.core import Cache, NoBias, Param, checked_gradients
 from npdl.functions import sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.recurrent import Cell, GRUCell, Recurrent
@@ -28,7 +28,7 @@ class ResetAfterGRUCell(GRUCell):
         self.b_h = Param(uniform_fan_in(rng, fan_in, (G,), dtype)) if bias else NoBias(G)
 
     def forward(self, x, state=None):
-        h_prev = self.start(x, state)
+        h_prev = self.initial_state(x, state)
         a = x @ self.W_x.data + self.b.data                 # a (B, 3H)
         u = h_prev @ self.W_h.data + self.b_h.data          # u (B, 3H)
         a_z, a_r, a_h = xp.split(a, 3, -1)                  # a_z (B, H)
@@ -41,7 +41,7 @@ class ResetAfterGRUCell(GRUCell):
 
     def backward(self, dh, cache):
         h_prev, z, r, h_hat, u_h = cache.h_prev, cache.z, cache.r, cache.h_hat, cache.u_h
-        dh = gradients_of(dh, z, "ResetAfterGRUCell")
+        dh = checked_gradients(dh, z, "ResetAfterGRUCell")
         dz = dh * (h_hat - h_prev)                          # h = (1 - z) * h_prev + z * h_hat
         dh_hat = dh * z
         da_h = dh_hat * (1 - h_hat**2)                      # h_hat = tanh(a_h + r * u_h)
@@ -72,7 +72,7 @@ class ResetBeforeGRUCell(Cell):
     gates = 3
 
     def forward(self, x, state=None):
-        h_prev, H = self.start(x, state), self.d_hidden
+        h_prev, H = self.initial_state(x, state), self.d_hidden
         a = x @ self.W_x.data + self.b.data                 # a (B, 3H)
         a_z, a_r, a_h = xp.split(a, 3, -1)                  # a_z (B, H)
         W_zr, W_c = self.W_h.data[:, : 2 * H], self.W_h.data[:, 2 * H :]
@@ -87,7 +87,7 @@ class ResetBeforeGRUCell(Cell):
     def backward(self, dh, cache):
         h_prev, z, r, s, h_hat = cache.h_prev, cache.z, cache.r, cache.s, cache.h_hat
         H = self.d_hidden
-        dh = gradients_of(dh, z, "ResetBeforeGRUCell")
+        dh = checked_gradients(dh, z, "ResetBeforeGRUCell")
         W_zr, W_c = self.W_h.data[:, : 2 * H], self.W_h.data[:, 2 * H :]
         dz = dh * (h_hat - h_prev)                          # h = (1 - z) * h_prev + z * h_hat
         dh_hat = dh * z

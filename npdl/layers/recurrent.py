@@ -6,16 +6,18 @@ consist of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 
 """
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, NoBias, Param, gradients_of
+from npdl.core import Cache, Layer, NoBias, Param, checked_gradients
 from npdl.errors import (
     InputError,
     check_shape,
+    checked_lengths,
     checked_state,
     describe,
+    is_array,
     require_bool,
     require_positive,
 )
-from npdl.functions import add_dh, by_layer, chooser, h_of, map_state, mask_steps, sigmoid, sum_rows
+from npdl.functions import h_of, length_mask, map_state, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
 
@@ -39,7 +41,7 @@ class Cell(Layer):
         self.b = Param(uniform_fan_in(rng, fan_in, (G,), dtype)) if bias else NoBias(G)
         self.d_hidden = d_hidden
 
-    def start(self, x, state=None):
+    def initial_state(self, x, state=None):
         """Return `state`, or zeros for None. Raise InputError if x or the state doesn't fit."""
         check_shape(type(self).__name__, x, f"(B, {self.W_x.shape[0]})")
         shape = (len(x), self.d_hidden)
@@ -53,12 +55,12 @@ class RNNCell(Cell):
     """h = tanh(x W_x + h_prev W_h + b),   with x (B, D) and h (B, H)   (Elman 1990)."""
 
     def forward(self, x, state=None):
-        h_prev = self.start(x, state)
+        h_prev = self.initial_state(x, state)
         h = xp.tanh(x @ self.W_x.data + h_prev @ self.W_h.data + self.b.data)
         return h, Cache(x=x, h_prev=h_prev, h=h)
 
     def backward(self, dh, cache):
-        dh = gradients_of(dh, cache.h, "RNNCell")
+        dh = checked_gradients(dh, cache.h, "RNNCell")
         dz = dh * (1 - cache.h**2)                          # h = tanh(z)
         self.W_x.grad += cache.x.T @ dz                     # z = x W_x + h_prev W_h + b
         self.W_h.grad += cache.h_prev.T @ dz
@@ -81,7 +83,7 @@ class GRUCell(Cell):
     gates = 3
 
     def forward(self, x, state=None):
-        h_prev = self.start(x, state)
+        h_prev = self.initial_state(x, state)
         a = x @ self.W_x.data + self.b.data                 # a (B, 3H)
         u = h_prev @ self.W_h.data                          # u (B, 3H)
         a_z, a_r, a_h = xp.split(a, 3, -1)                  # a_z (B, H)
@@ -94,7 +96,7 @@ class GRUCell(Cell):
 
     def backward(self, dh, cache):
         h_prev, z, r, h_hat, u_h = cache.h_prev, cache.z, cache.r, cache.h_hat, cache.u_h
-        dh = gradients_of(dh, z, "GRUCell")
+        dh = checked_gradients(dh, z, "GRUCell")
         dz = dh * (h_hat - h_prev)                          # h = (1 - z) * h_prev + z * h_hat
         dh_hat = dh * z
         da_h = dh_hat * (1 - h_hat**2)                      # h_hat = tanh(a_h + r * u_h)
@@ -123,7 +125,7 @@ class LSTMCell(Cell):
     gates, parts = 4, 2
 
     def forward(self, x, state=None):
-        h_prev, c_prev = self.start(x, state)
+        h_prev, c_prev = self.initial_state(x, state)
         z = x @ self.W_x.data + h_prev @ self.W_h.data + self.b.data        # z   (B, 4H)
         z_i, z_f, z_o, z_g = xp.split(z, 4, -1)                             # z_i (B, H)
         i = sigmoid(z_i)
@@ -138,7 +140,7 @@ class LSTMCell(Cell):
     def backward(self, dstate, cache):
         x, h_prev, c_prev, tanh_c = cache.x, cache.h_prev, cache.c_prev, cache.tanh_c
         i, f, o, g = cache.i, cache.f, cache.o, cache.g
-        dh, dc = gradients_of(dstate, (o, tanh_c), "LSTMCell")
+        dh, dc = checked_gradients(dstate, (o, tanh_c), "LSTMCell")
         do = dh * tanh_c                                    # h = o * tanh(c)
         dc = dc + dh * o * (1 - tanh_c**2)
         df = dc * c_prev                                    # c = f * c_prev + i * g
@@ -180,11 +182,11 @@ class RecurrentLayer(Layer):
         owner = type(self.cell).__name__.removesuffix("Cell")       # LSTM of LSTMCell
         check_shape(owner, x, f"(B, S, {self.cell.W_x.shape[0]})")
         valid, x = mask_steps(x, lengths, owner)
-        state = self.cell.start(x[:, 0], state)
+        state = self.cell.initial_state(x[:, 0], state)
         ys, steps = [], []
         for t in range(x.shape[1]):
             new, step = self.cell.forward(x[:, t], state)
-            state = new if valid is None else map_state(chooser(valid[:, t]), new, state)
+            state = new if valid is None else map_state(make_selector(valid[:, t]), new, state)
             ys.append(h_of(state))
             steps.append(step)
         y = xp.stack(ys, 1)                                 # y (B, S, H)
@@ -193,15 +195,15 @@ class RecurrentLayer(Layer):
 
     def backward(self, dout, cache):
         steps, valid, dxs = cache.steps, cache.valid, []
-        dy, dstate = gradients_of(dout, cache.out, type(self).__name__)
+        dy, dstate = checked_gradients(dout, cache.out, type(self).__name__)
         for t in reversed(range(len(steps))):
             dh = dy[:, t]                                   # y_t = h_t, which step t + 1 reads, too
             if valid is None:
                 dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])
             else:                                           # after its end, a state does not change
-                dnew = map_state(chooser(valid[:, t]), add_dh(dstate, dh))
+                dnew = map_state(make_selector(valid[:, t]), add_dh(dstate, dh))
                 dx, dread = self.cell.backward(dnew, steps[t])
-                dstate = map_state(xp.add, dread, map_state(chooser(~valid[:, t]), dstate))
+                dstate = map_state(xp.add, dread, map_state(make_selector(~valid[:, t]), dstate))
             dxs.append(dx)
         dx = xp.stack(dxs[::-1], 1)                         # dx (B, S, D)
         return dx, dstate
@@ -224,7 +226,7 @@ class Recurrent(Layer):
         self.dropout = Dropout(dropout)
 
     def forward(self, x, state=None, rng=None, lengths=None):
-        starts, lasts, caches = by_layer(state, len(self.layers), type(self).__name__), [], []
+        starts, lasts, caches = split_by_layer(state, len(self.layers), type(self).__name__), [], []
         for layer, start in zip(self.layers, starts, strict=True):
             if caches:                                      # between two layers
                 x, caches[-1].drop = self.dropout.forward(x, rng)
@@ -235,8 +237,8 @@ class Recurrent(Layer):
         return (x, state), Cache(layers=caches, out=(x, state))
 
     def backward(self, dout, cache):
-        dx, dstate = gradients_of(dout, cache.out, type(self).__name__)
-        dlasts, dstarts = by_layer(dstate, len(self.layers), type(self).__name__), []
+        dx, dstate = checked_gradients(dout, cache.out, type(self).__name__)
+        dlasts, dstarts = split_by_layer(dstate, len(self.layers), type(self).__name__), []
         for i in reversed(range(len(self.layers))):
             c_layer, c_drop = cache.layers[i].layer, cache.layers[i].drop
             dx = dx if c_drop is None else self.dropout.backward(dx, c_drop)
@@ -256,3 +258,39 @@ class GRU(Recurrent):
 
 class LSTM(Recurrent):
     cell = LSTMCell
+
+
+def split_by_layer(state, L, owner):
+    """Split a state with arrays (L, B, H) into a list of L states. For None, return [None] * L."""
+    if state is None:
+        return [None] * L
+    state = tuple(state) if isinstance(state, list) else state
+    for part in state if isinstance(state, tuple) else (state,):
+        if not is_array(part) or part.ndim != 3 or len(part) != L:
+            raise InputError(f"{owner}: an array of the state is {describe(part)}; it must be "
+                             f"({L}, B, H), with one entry for each layer")
+    return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
+
+
+def mask_steps(x, lengths, owner):
+    """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
+
+    If `lengths` is None, all steps are valid, and the result is (None, x).
+    """
+    if lengths is None:
+        return None, x
+    valid = length_mask(checked_lengths(lengths, *x.shape[:2], owner), x.shape[1])[..., None]
+    return valid, xp.where(valid, x, 0)
+
+
+def add_dh(dstate, dh):
+    """Return `dstate`, the gradient of a state, with dh added to the gradient of h."""
+    return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
+
+
+def make_selector(valid):
+    """Return a function f(new, old=0) that returns new where `valid` is True, and old elsewhere.
+
+    `valid` (B, 1) is True for the sequences for which a step is valid.
+    """
+    return lambda new, old=0: xp.where(valid, new, old)

@@ -29,7 +29,7 @@ class LinearScaling:
     def __post_init__(self):
         require_above_0(factor=self.factor)
 
-    def frequencies(self, f):
+    def scale_frequencies(self, f):
         return f / self.factor
 
 
@@ -55,7 +55,7 @@ class Llama3Scaling:
         if self.low >= self.high:
             raise InputError(f"low = {self.low} must be below high = {self.high}")
 
-    def frequencies(self, f):
+    def scale_frequencies(self, f):
         rotations = self.original_length * f / (2 * math.pi)
         s = xp.clip((rotations - self.low) / (self.high - self.low), 0, 1)
         return (1 - s) * f / self.factor + s * f
@@ -102,7 +102,7 @@ class Rotary(Layer):
         """Return the cos and the sin (..., d/2) of the rotation angles at these positions (...)."""
         power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
         f = 1 / self.rope_theta**power
-        f = f if self.scaling is None else self.scaling.frequencies(f)
+        f = f if self.scaling is None else self.scaling.scale_frequencies(f)
         angle = to_device(positions)[..., None] * f                 # angle (S, p)
         return xp.cos(angle).astype(dtype), xp.sin(angle).astype(dtype)
 

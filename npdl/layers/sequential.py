@@ -23,31 +23,31 @@ class Sequential(Layer):
         self.layers = list(layers)
 
     def forward(self, x, **options):
-        accepted = [option_names(layer) & options.keys() for layer in self.layers]
+        accepted = [forward_option_names(layer) & options.keys() for layer in self.layers]
         unknown = sorted(options.keys() - set().union(*accepted))
         if unknown:
             raise InputError(f"Sequential: no layer takes the option {unknown[0]!r}; leave it out")
         caches = []
         for layer, names in zip(self.layers, accepted, strict=True):
             y, cache = layer.forward(x, **{name: options[name] for name in names})
-            x = first(y)
+            x = first_output(y)
             caches.append(cache)
         return x, Cache(layers=caches)
 
     def backward(self, dy, cache):
         dx = dy
         for layer, c_layer in zip(self.layers[::-1], cache.layers[::-1], strict=True):
-            dx = first(layer.backward(dx, c_layer))
+            dx = first_output(layer.backward(dx, c_layer))
         return dx
 
 
-def option_names(layer):
+def forward_option_names(layer):
     """Return the names of all inputs of a layer's forward except the first."""
     if isinstance(layer, Sequential):
-        return set().union(*map(option_names, layer.layers))
+        return set().union(*map(forward_option_names, layer.layers))
     return set(list(inspect.signature(layer.forward).parameters)[1:])
 
 
-def first(outputs):
+def first_output(outputs):
     """Return the first of several outputs, or the only one."""
     return outputs[0] if isinstance(outputs, tuple) else outputs

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from npdl.backend import one_hot, to_host, xp
-from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, check_shapes, describe, require_choice, shown
-from npdl.functions import log_softmax, wide_sum
-from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
+from npdl.core import Cache
+from npdl.errors import InputError, check_gradient, check_shapes, short_repr
+from npdl.functions import log_softmax, sum_without_overflow
+from npdl.losses import CrossEntropy, ReducedLoss, reduce_loss, reduce_loss_backward
 
 
 class WeightedCrossEntropy(CrossEntropy):
@@ -22,43 +22,35 @@ class WeightedCrossEntropy(CrossEntropy):
     def __init__(self, class_weights, ignored=None, smoothing=0.0, reduction="mean"):
         super().__init__(ignored, smoothing, reduction)
         self.class_weights = checked_class_weights(class_weights)
+        self.soft = SoftCrossEntropy("none")
 
     def forward(self, logits, targets):
-        targets, counted = self.checked(logits, targets)
-        w = self.weights_of_classes(logits)                             # w (V,)
-        log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
-        q = (1 - self.smoothing) * one_hot(targets, len(w), logits.dtype) + self.smoothing / len(w)
-        wq = w * q                                                      # wq (..., V)
-        terms = wq * xp.where(wq > 0, log_p, 0)                         # 0 log 0 is 0
-        nll = -terms.sum(-1)                                            # nll (...)
+        targets, counted = self.mask_ignored(logits, targets)
+        V, w = logits.shape[-1], xp.asarray(self.class_weights, logits.dtype)   # w (V,)
+        if len(w) != V:
+            raise InputError(f"there are {len(w)} class_weights, but the logits have {V} classes; "
+                             "give one weight for each class")
+        q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
+        logits = xp.where(counted[..., None], logits, 0)
+        nll, c_soft = self.soft.forward(logits, w * q)                  # nll (...)
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
             w_y = xp.take_along_axis(w, targets.reshape(-1), 0).reshape(targets.shape)  # w_y (...)
-            total = wide_sum(weight * w_y)
+            total = sum_without_overflow(weight * w_y)
             weight = (weight / xp.where(total == 0, 1, total)).astype(logits.dtype)
         loss = nll * weight
         if self.reduction != "none":
-            loss = wide_sum(loss)
-        return loss, Cache(log_p=log_p, wq=wq, weight=weight, loss=loss)
+            loss = sum_without_overflow(loss)
+        return loss, Cache(soft=c_soft, weight=weight, loss=loss)
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "WeightedCrossEntropy")
-        wq, dnll = cache.wq, cache.weight * dloss           # loss = sum nll * weight
-        p = xp.exp(cache.log_p)
-        total = wq.sum(-1, keepdims=True)                   # total (..., 1)
-        dlogits = (total * p - wq) * dnll[..., None]        # nll = -sum wq log_softmax(logits)
+        dnll = cache.weight * dloss                         # loss = sum nll * weight
+        dlogits, _ = self.soft.backward(dnll, cache.soft)
         return dlogits
 
-    def weights_of_classes(self, logits):
-        """Return the class weights (V,) as an array. Raise InputError for logits of another V."""
-        V = logits.shape[-1]
-        if len(self.class_weights) != V:
-            raise InputError(f"there are {len(self.class_weights)} class_weights, but the logits "
-                             f"have {V} classes; give one weight for each class")
-        return xp.asarray(self.class_weights, logits.dtype)
 
-
-class SoftCrossEntropy(Layer):
+class SoftCrossEntropy(ReducedLoss):
     """nll = -sum_v q_v log softmax(logits)_v, where the targets q are probabilities.
 
     forward(logits, q): both are (..., V), and both get a gradient. For example, q are the
@@ -67,23 +59,19 @@ class SoftCrossEntropy(Layer):
     target (...).
     """
 
-    def __init__(self, reduction="mean"):
-        require_choice("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
-
     def forward(self, logits, q):
         check_shapes("loss", kinds="f", logits=(logits, "(..., V)"), q=(q, "(..., V)"))
         q = q.astype(np.promote_types(q.dtype, logits.dtype))       # also a copy for backward
         log_p = log_softmax(logits)                                 # log_p (..., V)
         terms = q * xp.where(q == 0, 0, log_p)                      # 0 log 0 is 0
         nll = -terms.sum(-1)                                        # nll (...)
-        loss = reduced(nll, self.reduction)
+        loss = reduce_loss(nll, self.reduction)
         return loss, Cache(log_p=log_p, q=q, loss=loss)
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "SoftCrossEntropy")
         log_p, q = cache.log_p, cache.q
-        dnll = reduced_backward(dloss, self.reduction, log_p[..., 0])[..., None]
+        dnll = reduce_loss_backward(dloss, self.reduction, log_p[..., 0])[..., None]
         p = xp.exp(log_p)
         total = q.sum(-1, keepdims=True)                            # total (..., 1)
         dlogits = (total * p - q) * dnll                            # nll = -sum q log p
@@ -96,6 +84,6 @@ def checked_class_weights(weights):
     given = to_host(weights)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
             (given >= 0) & (given < math.inf)).all():
-        raise InputError(f"class_weights are {describe(weights)}, {shown(given.tolist())}; they "
-                         "must be finite numbers, 0 or more, one for each class")
+        raise InputError(f"class_weights = {short_repr(weights)}; they must be finite "
+                         "numbers, 0 or more, one for each class")
     return tuple(given.tolist())

@@ -1,7 +1,7 @@
 """An RNN that attends to its own past states."""
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, gradients_of
+from npdl.core import Cache, Layer, checked_gradients
 from npdl.errors import InputError, check_floats, check_shape, require_choice
 from npdl.init import generator
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
@@ -44,7 +44,7 @@ class AttentiveRNN(Layer):
 
     def forward(self, x, state=None):
         check_shape("AttentiveRNN", x, f"(B, S, {self.cell.W_x.shape[0]})")
-        h, past = self.start(x, state)
+        h, past = self.initial_state(x, state)
         P, states, steps = past.shape[1], [past[:, j] for j in range(past.shape[1])], []
         for t in range(x.shape[1]):
             h_prev, c_attend = h, None
@@ -63,7 +63,7 @@ class AttentiveRNN(Layer):
         return out, Cache(steps=steps, P=P, out=out)
 
     def backward(self, dout, cache):
-        dy, (dh, dpast) = gradients_of(dout, cache.out, "AttentiveRNN")
+        dy, (dh, dpast) = checked_gradients(dout, cache.out, "AttentiveRNN")
         P, steps, dxs = cache.P, cache.steps, []
         dstates = [dpast[:, j] for j in range(dpast.shape[1])]
         for t in reversed(range(len(steps))):
@@ -84,7 +84,7 @@ class AttentiveRNN(Layer):
         dpast = xp.stack(dstates[:P], 1) if P else dpast[:, :0]
         return dx, (dh, dpast)
 
-    def start(self, x, state):
+    def initial_state(self, x, state):
         """Return h (B, H) and past (B, P, H) of a state, or zeros and an empty past for None."""
         B, H, dtype = len(x), self.cell.d_hidden, self.cell.W_h.data.dtype
         if state is None:

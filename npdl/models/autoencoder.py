@@ -1,22 +1,17 @@
 """An autoencoder that combines two word vectors into one (Socher et al. 2011)."""
 
-from typing import NamedTuple
+from collections import namedtuple
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, gradients_of
+from npdl.core import Cache, Layer, checked_gradients
 from npdl.errors import check_shapes, require_layers, require_positive
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
 
-
-class AutoencoderOutput(NamedTuple):
-    """The outputs parent (..., D_p), reconstruction (..., 2 D_x) and logits (..., C)."""
-
-    parent: object
-    reconstruction: object
-    logits: object
+# The outputs parent (..., D_p), reconstruction (..., 2 D_x) and logits (..., C)
+AutoencoderOutput = namedtuple("AutoencoderOutput", "parent reconstruction logits")
 
 
 class Autoencoder(Layer):
@@ -47,7 +42,7 @@ class Autoencoder(Layer):
                           classifier=c_classifier, out=out)
 
     def backward(self, dout, cache):
-        dp, dx_new, dlogits = gradients_of(dout, cache.out, "Autoencoder")
+        dp, dx_new, dlogits = checked_gradients(dout, cache.out, "Autoencoder")
         dp = dp + self.classifier.backward(dlogits, cache.classifier)
         dp = dp + self.decoder.backward(dx_new, cache.decoder)      # both layers read p
         dh = self.activation.backward(dp, cache.activation)
@@ -80,7 +75,7 @@ class AutoencoderLoss(Layer):
         return out, Cache(model=c_model, J1=c_J1, J2=c_J2, out=out)
 
     def backward(self, dout, cache):
-        dJ1, dJ2 = gradients_of(dout, cache.out, "AutoencoderLoss")
+        dJ1, dJ2 = checked_gradients(dout, cache.out, "AutoencoderLoss")
         dx_new, dx = self.squared_error.backward(dJ1, cache.J1)
         dlogits = self.cross_entropy.backward(dJ2, cache.J2)
         dx1_in, dx2_in = self.model.backward((None, dx_new, dlogits), cache.model)

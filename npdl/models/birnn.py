@@ -1,7 +1,7 @@
 """A bidirectional RNN with one output for each step, and its loss."""
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, gradients_of
+from npdl.core import Cache, Layer, checked_gradients
 from npdl.errors import check_shapes, require_layers
 from npdl.functions import length_mask
 from npdl.init import generator
@@ -43,7 +43,7 @@ class BiRNN(Layer):
         return out, Cache(rnn=c_rnn, V_f=c_f, V_b=c_b, out=out)
 
     def backward(self, dout, cache):
-        dy, dfinal = gradients_of(dout, cache.out, "BiRNN")
+        dy, dfinal = checked_gradients(dout, cache.out, "BiRNN")
         dh_f = self.V_f.backward(dy, cache.V_f)             # y = V_f h_f + V_b h_b
         dh_b = self.V_b.backward(dy, cache.V_b)
         dh = xp.concatenate([dh_f, dh_b], -1)

@@ -1,6 +1,6 @@
 """A language model: embeddings, an LSTM, and logits over the vocabulary."""
 
-from npdl.core import Cache, Layer, gradients_of
+from npdl.core import Cache, Layer, checked_gradients
 from npdl.errors import checked_tokens
 from npdl.init import generator
 from npdl.layers.embedding import Embedding
@@ -36,7 +36,7 @@ class LSTMLM(Layer):
 
     def backward(self, dout, cache):
         """Return (None, the gradient of the first state). The ids have no gradient."""
-        dlogits, dstate = gradients_of(dout, cache.out, "LSTMLM")
+        dlogits, dstate = checked_gradients(dout, cache.out, "LSTMLM")
         dy = self.classifier.backward(dlogits, cache.classifier)
         dx, dstate = self.lstm.backward((dy, dstate), cache.lstm)
         return self.embedding.backward(dx, cache.embedding), dstate

@@ -1,7 +1,7 @@
 """A multilayer perceptron: linear layers with a ReLU between them."""
 
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_real
+from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
@@ -24,7 +24,6 @@ class MLP(Layer):
         self.activation = ReLU()
 
     def forward(self, x):
-        check_real("MLP", x=x)
         caches = []
         for i, linear in enumerate(self.maps):
             h, c_linear = linear.forward(x)

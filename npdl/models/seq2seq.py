@@ -32,20 +32,20 @@ class Seq2Seq(Layer):
         require_choice("norm", norm, BLOCKS)
         rng = generator(rng)
 
-        def stack(kind, block):
-            blocks = [block(d_model, num_heads, multiplier, bias=bias, activation=activation,
-                            dropout=dropout, ffn_bias=True, rng=rng, dtype=dtype)
+        def make_stack(stack_class, block_class):
+            blocks = [block_class(d_model, num_heads, multiplier, bias=bias, activation=activation,
+                                  dropout=dropout, ffn_bias=True, rng=rng, dtype=dtype)
                       for _ in range(num_layers)]
-            return kind(blocks, None if norm == "post" else LayerNorm(d_model, dtype=dtype))
+            return stack_class(blocks, None if norm == "post" else LayerNorm(d_model, dtype=dtype))
 
         self.source_embedding = Embedding(source_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
         self.source_positions = make_positions(positions, max_len, d_model, rng=rng, dtype=dtype)
-        self.encoder = stack(Encoder, BLOCKS[norm])
+        self.encoder = make_stack(Encoder, BLOCKS[norm])
         self.target_embedding = Embedding(target_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
         self.target_positions = make_positions(positions, max_len, d_model, rng=rng, dtype=dtype)
-        self.decoder = stack(CrossDecoder, CROSS_BLOCKS[norm])
+        self.decoder = make_stack(CrossDecoder, CROSS_BLOCKS[norm])
         self.classifier = Linear(d_model, target_vocab, rng=rng, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.max_len = max_len

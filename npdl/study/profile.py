@@ -6,7 +6,7 @@ import linecache
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.cli.console import parse_path, parse_positive
 from npdl.engine import RecordedStep, compile_step, profile
 from npdl.engine.target import TARGETS
@@ -88,7 +88,7 @@ def record_step(options):
     A RecordedStep (npdl.engine) has the operations that the step runs. For a model, the step is a
     training step with AdamW; for a layer, it is forward and backward.
     """
-    cls, rng = find_npdl_class(options.name), stream(0, 5)
+    cls, rng = find_npdl_class(options.name), make_rng(0, 5)
     taken = inspect.signature(cls).parameters
     shape = options.batch, options.length
     if list(taken)[:1] == ["vocab_size"]:

@@ -2,7 +2,7 @@
 
 import math
 
-from npdl.backend import stream, to_host, xp
+from npdl.backend import make_rng, to_host, xp
 from npdl.core import named_layers
 from npdl.errors import InputError, NpdlError, describe
 from npdl.files import LARGEST_NUMBER
@@ -84,7 +84,7 @@ def make_schedule(config):
 
 def make_dropout_rng(has_dropout, seed, step):
     """Return the generator of a step's dropout masks. For a model without dropout, return None."""
-    return stream(seed, step, 0, 2) if has_dropout else None
+    return make_rng(seed, step, 0, 2) if has_dropout else None
 
 
 def l2_norm(optimizer):

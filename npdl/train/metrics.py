@@ -9,7 +9,7 @@ import json
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.files import describe_write_error, is_file, reason, reject_constant, write_atomically
+from npdl.files import describe_write_error, is_file, reason, reject_nan, write_atomically
 
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
@@ -69,7 +69,7 @@ def _read_lines(path):
 
 def _parse_record(line):
     """Return the record on a line. Raise ValueError if it is invalid."""
-    record = json.loads(line, parse_constant=reject_constant)
+    record = json.loads(line, parse_constant=reject_nan)
     if not isinstance(record, dict) or type(record.get("step")) is not int or record["step"] < 0:
         raise ValueError("it has no step; a step is an integer, 0 or more")
     for name in METRICS:

@@ -7,7 +7,7 @@ import numpy as np
 
 from npdl import optim
 from npdl.adapt import add_lora, quantize_linears
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.data import ModularArithmetic, batch_indices
 from npdl.data.dates import LONGEST, Dates
 from npdl.data.text import Characters, draw_windows, read_text, split_text
@@ -264,7 +264,7 @@ def make_model(config, task, base=None):
 
     base  {name: array}: parameters that replace the random ones, before adapters are added
     """
-    rng, adapters = stream(config.seed, 0), config.adapters
+    rng, adapters = make_rng(config.seed, 0), config.adapters
     quantized = {}
     if adapters is not None and adapters.bits is not None:
         quantized = {name: getattr(adapters, name)

@@ -1,4 +1,4 @@
-"""Quantization: error bounds, the bits of the codes, NF4; tests/exercises has it by hand."""
+"""Quantization: error bounds, packed bits and NF4. tests/exercises checks examples by hand."""
 
 import itertools
 
@@ -18,7 +18,7 @@ ROUNDINGS = ("floor", "nearest")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("bits", range(2, 17))
-def test_error_bounds_and_packing(bits, rounding, dtype):
+def test_quantization_error_and_packing(bits, rounding, dtype):
     rng = np.random.default_rng(bits)
     shape, block = tuple(rng.integers(1, 8, 2)), (None, 1, 3, 8, 10**30)[bits % 5]
     power = rng.integers(1, 4) if dtype == "float16" else rng.integers(-6, 6)
@@ -44,7 +44,7 @@ def test_error_bounds_and_packing(bits, rounding, dtype):
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_what_was_quantized_is_not_moved_again(rounding):
+def test_requantizing_changes_nothing(rounding):
     for dtype, bits, block in itertools.product(("float16", "float32", "float64"), (2, 4, 12),
                                                 (None, 100)):
         W = np.random.default_rng(bits).standard_normal((40, 40)).astype(dtype)
@@ -96,6 +96,6 @@ def test_double_quantization_keeps_steps_in_a_byte():
     assert 8 * stored_bytes(2**30, 4, 64, double=True) / 2**30 == pytest.approx(4.127, abs=1e-3)
 
 
-def test_nf4_is_four_bits():
+def test_nf4_requires_four_bits():
     with pytest.raises(InputError, match="give bits = 4"):
         quantize(np.ones((2, 2)), 3, "nf4")

@@ -17,7 +17,7 @@ import pytest
 
 import npdl
 from npdl import optim
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.core import Layer, Param
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
@@ -305,7 +305,7 @@ def test_dropout_that_drops_nothing_says_so():
     with pytest.warns(UserWarning, match="dropout had no effect: .* rng=") as caught:
         layer.backward(np.ones((2, 3)), cache)
     assert len(caught) == 1
-    _, cache = layer.forward(np.ones((2, 3)), stream(1))
+    _, cache = layer.forward(np.ones((2, 3)), make_rng(1))
     layer.backward(np.ones((2, 3)), cache)              # no warning, which would be an error here
     with pytest.raises(InputError, match="rng = 5; give a NumPy generator"):
         layer.forward(np.ones(3), 5)

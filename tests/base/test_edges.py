@@ -10,7 +10,7 @@ import pytest
 
 from npdl.adapt import add_lora, merge_lora
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.data.text import draw_windows, split_text
 from npdl.decoding.model_scorers import RecomputedSeq2Seq
 from npdl.errors import InputError
@@ -36,15 +36,15 @@ from npdl.losses import (
 from npdl.models.gpt import GPT
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
-from npdl.optim import clip_by_global_norm, decay_only_matrices, orthogonal_gradient, orthogonalised
+from npdl.optim import clip_by_global_norm, decay_only_matrices, orthogonal_gradient, orthogonalise
 from npdl.train.pretrained.exchange import from_torch
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf
 BYTES = np.array([[100, 120, 200, 250]], "uint8")
 NORMS = BatchNorm(6), GroupNorm(6, 2), InstanceNorm(6)
-HUGE = (1e20 * stream(4).standard_normal((7, 6, 11))).astype("float32")
-STEPS = stream(1).standard_normal((2, 6, 3))
+HUGE = (1e20 * make_rng(4).standard_normal((7, 6, 11))).astype("float32")
+STEPS = make_rng(1).standard_normal((2, 6, 3))
 
 
 def y_of(layer, *inputs):
@@ -114,8 +114,8 @@ VALUES = {                                      # name: (found, wanted, relative
         lambda: changed(lambda params: clip_by_global_norm(params, 1.0), 1e20), NAN, 0),
     "the orthogonal gradient at weights whose squares overflow": (
         lambda: changed(orthogonal_gradient, 1.0), NAN, 0),
-    "orthogonalised, squares that overflow": (
-        lambda: orthogonalised(np.full((2, 2), 1e20, "float32")), NAN, 0),
+    "orthogonalise, squares that overflow": (
+        lambda: orthogonalise(np.full((2, 2), 1e20, "float32")), NAN, 0),
     **{f"the {how} of 100,000 losses in float16": (
         lambda how=how: y_of(CrossEntropy(reduction=how), np.zeros((100000, 2), "float16"),
                              np.zeros(100000, int)), wanted, 5e-3)      # 1e-5 is coarse in float16
@@ -195,8 +195,8 @@ REFUSED = {                                     # name: (call, what the message 
     "a window of no length": (lambda: draw_windows(np.arange(9), 0, 2, 1), "block = 0"),
     "a window below no length": (lambda: draw_windows(np.arange(9), -1, 2, 1), "block = -1"),
     "a window as long as the text": (lambda: draw_windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
-    **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
-       for share in (-0.5, 0, 1.5, NAN, None)},
+    **{f"a share of {x}": (lambda x=x: split_text(np.arange(99), x, 4), "train_fraction = ")
+       for x in (-0.5, 0, 1.5, NAN, None)},
     "a source's mask of integers": (lambda: RecomputedSeq2Seq(
         Seq2Seq(5, 5, 4, 1, 2), [1, 2, 3], [1], [3, 1, 0]).start(), "must be bool"),
     "numbers too large for float32": (lambda: from_torch(

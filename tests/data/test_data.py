@@ -10,14 +10,14 @@ from npdl.data import Examples, ModularArithmetic, Vocabulary, batch_indices
 from npdl.errors import InputError
 
 
-def texts(data, examples):
-    """Whole sequences as text: the first input followed by all targets."""
+def decode_examples(data, examples):
+    """Return the sequences as texts: the first input, followed by all targets."""
     whole = np.concatenate([examples.inputs[:, :1], examples.targets], axis=1)
     return [data.vocabulary.decode(row) for row in whole]
 
 
-def enumerate_plainly(p, q, operator, orders, symmetric=False):
-    """Independent listing, one equation at a time, before the shuffle."""
+def list_equations_by_loops(p, q, operator, orders, symmetric=False):
+    """Return all equations as texts, made one at a time, in the order before the shuffle."""
     lines = []
     for order in orders:
         for first, *others in product(range(p), repeat=order):
@@ -42,9 +42,9 @@ def enumerate_plainly(p, q, operator, orders, symmetric=False):
 def test_order_and_split_match_plain_enumeration(p, q, operator, orders, r_train, seed, symmetric,
                                                  stratified):
     data = ModularArithmetic(p, operator, q, orders, r_train, seed, symmetric, stratified)
-    lines = enumerate_plainly(p, q, operator, orders, symmetric)
+    lines = list_equations_by_loops(p, q, operator, orders, symmetric)
     np.random.RandomState(seed).shuffle(lines)
-    assert texts(data, data.equations) == lines
+    assert decode_examples(data, data.equations) == lines
     assert data.vocabulary.size == max(p, q) + 5
     groups = [[line for line in lines if line.endswith("PAD") == short] for short in (True, False)]
     groups = groups if stratified else [lines]
@@ -52,12 +52,13 @@ def test_order_and_split_match_plain_enumeration(p, q, operator, orders, r_train
     for group in groups:
         cut = round(len(group) * r_train)
         train, validation = train + group[:cut], validation + group[cut:]
-    assert texts(data, data.train) == train and texts(data, data.validation) == validation
+    parts = [decode_examples(data, part) for part in (data.train, data.validation)]
+    assert parts == [train, validation]
 
 
 def test_tokens_padding_and_masks_by_hand():
     data = ModularArithmetic(5, "+", orders=(2, 3))
-    lines = texts(data, data.equations)
+    lines = decode_examples(data, data.equations)
     rows = [lines.index("BOS 3 + 4 = 2 EOS PAD PAD"), lines.index("BOS 4 + 4 + 4 = 2 EOS")]
     pair = data.equations.take(rows)
     # ids: + is 5, = is 6, BOS 7, EOS 8, PAD 9
@@ -73,7 +74,7 @@ def test_tokens_padding_and_masks_by_hand():
     assert data.vocabulary.encode("").dtype == data.vocabulary.encode("4").dtype == np.int64
 
 
-def test_take_copies_and_refuses_what_is_not_there():
+def test_take_copies_and_checks_indices():
     examples = ModularArithmetic(5).equations
     part = examples.take([3, 3, 0])
     assert isinstance(part, Examples) and len(part) == 3
@@ -106,7 +107,7 @@ def test_batches_of_an_epoch_are_the_documented_permutation(n, size, lengths):
     ({"p": 9, "operator": "/"}, "not prime"), ({"p": 5, "operator": "/", "q": 7}, "q = 7"),
     ({"symmetric": True, "operator": "-"}, "symmetric"), ({"stratified": True}, "stratified"),
     ({"seed": -1}, "seed = -1"), ({"seed": 2**32}, "seed"), ({"seed": None}, "seed = None")])
-def test_bad_options_are_named_in_one_line(options, words):
+def test_invalid_options_raise_one_line(options, words):
     with pytest.raises(InputError, match=words) as caught:
         ModularArithmetic(**options)
     assert "\n" not in str(caught.value)
@@ -121,7 +122,7 @@ def test_bad_options_are_named_in_one_line(options, words):
     (lambda v: batch_indices(0, 4, 0, 0), "n = 0"),
     (lambda v: batch_indices(4, 2, -1, 0), "step = -1"),
     (lambda v: batch_indices(4, 2, 0, -1), "seed = -1")])
-def test_bad_tokens_ids_and_batches(call, words):
+def test_invalid_tokens_ids_and_batches(call, words):
     with pytest.raises(InputError, match=words) as caught:
         call(Vocabulary(5, "+"))
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Dates written in many ways: each as a person would, none that could be two days."""
+"""Dates in many forms: each as written by hand, and no text that could be two days."""
 
 import datetime
 
@@ -19,12 +19,12 @@ Wed 03/03/21|03/03/2021|3/3/2021|03/03/21|3/3/21|03.03.2021|3.3.2021|03.03.21|3.
 2021-03-03|3-Mar-21|3-Mar-2021|3 Mar 21|2021/03/03|2021-3-3|2021.03.03|20210303"""
 
 
-def test_a_day_is_written_as_by_hand():
+def test_date_formats_by_hand():
     assert [format_date(DAY, form) for form in FORMS] == BY_HAND.replace("\n", "|").split("|")
 
 
-def test_no_text_is_two_days():
-    """Years, months and days that can stand for each other."""
+def test_date_texts_are_unambiguous():
+    """Only years, months and days that can be confused are tried."""
     years = (1950, 1999, *range(2000, 2013), 2031, 2049)
     days = [datetime.date(Y, m, d)
             for Y in years for m in range(1, 13) for d in (*range(1, 13), 28)]
@@ -35,7 +35,7 @@ def test_no_text_is_two_days():
 
 
 @pytest.mark.parametrize("r_train", [0.9, 0.25])
-def test_the_days_are_divided_once(r_train):
+def test_days_are_split_once(r_train):
     parts = Dates(r_train, seed=3).parts
     every = np.concatenate(list(parts.values()))
     assert len(set(every)) == len(every) == 36525
@@ -45,7 +45,7 @@ def test_the_days_are_divided_once(r_train):
     assert list(Dates(1.0).parts) == ["train"]
 
 
-def test_pairs_are_of_their_part_and_the_same_for_the_same_key():
+def test_draw_is_reproducible_and_in_its_set():
     data = Dates(0.5, seed=1)
     texts, isos = data.draw("validation", 50, 1, 7)
     assert (texts, isos) == data.draw("validation", 50, 1, 7) != data.draw("validation", 50, 1, 8)
@@ -57,7 +57,7 @@ def test_pairs_are_of_their_part_and_the_same_for_the_same_key():
     assert len({case(text) == text for text in texts for case in dates.CASES}) == 2
 
 
-def test_encoded_pairs_read_as_they_were_written():
+def test_encoded_pairs_decode_to_their_texts():
     data = Dates()
     texts, isos = data.draw("train", 20, 0)
     source, lengths, target = data.encode_pairs(texts, isos)
@@ -75,7 +75,7 @@ def test_encoded_pairs_read_as_they_were_written():
     (lambda: DateWords().encode("3" * 40), "40 characters"),
     (lambda: DateWords().encode("3 März"), "'ä'"),
 ])
-def test_what_is_no_date_is_one_line(act, mentioned):
+def test_invalid_dates_raise_one_line(act, mentioned):
     with pytest.raises(InputError, match=mentioned) as refused:
         act()
     assert len(str(refused.value).splitlines()) == 1

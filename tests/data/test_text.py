@@ -18,14 +18,14 @@ PLAY = "To be, or not to be: that is the question.\nWhether 'tis nobler in the m
 
 
 @pytest.fixture
-def text(tmp_path):
+def text_path(tmp_path):
     path = tmp_path / "play.txt"
     path.write_text(PLAY, encoding="utf-8")
     return path
 
 
-def small(text, model="gpt", **settings):
-    return new_config(model, {"text": str(text), **SMALL, **settings})
+def small_config(text_path, model="gpt", **settings):
+    return new_config(model, {"text": str(text_path), **SMALL, **settings})
 
 
 def test_characters_are_sorted_and_survive_a_round_trip():
@@ -62,8 +62,8 @@ def test_the_text_is_split_in_order():
         split_text(np.arange(100), 0.9, 10)
 
 
-def test_evaluation_agrees_with_the_plain_formulas(text):
-    trainer = make_trained(small(text, threads=2, eval_batches=200), 5)
+def test_evaluation_matches_direct_computation(text_path):
+    trainer = make_trained(small_config(text_path, threads=2, eval_batches=200), 5)
     with trainer.engine:
         record = trainer.measure()
     ids = trainer.task.vocabulary.encode(PLAY)
@@ -77,8 +77,8 @@ def test_evaluation_agrees_with_the_plain_formulas(text):
         assert record[f"{name}_accuracy"] == pytest.approx(right, abs=1e-6)
 
 
-def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text):
-    config = small(text, steps=11, threads=2, dropout=0.2)
+def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text_path):
+    config = small_config(text_path, steps=11, threads=2, dropout=0.2)
     for name in ("whole", "cut"):
         train(config, tmp_path / name, quiet=True)
     resume_from(tmp_path / "cut", config, 6)
@@ -89,24 +89,24 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text):
                                "validation_accuracy", "l2_norm", "lr"}
 
 
-def resumed(run, *more):
-    return commands.train_gpt(["--resume", "--quiet", "--out", str(run), *map(str, more)])
+def resume_run(run, *options):
+    return commands.train_gpt(["--resume", "--quiet", "--out", str(run), *map(str, options)])
 
 
-def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found(
-        tmp_path, text, capsys):
+def test_resume_detects_changed_or_missing_text(
+        tmp_path, text_path, capsys):
     run = tmp_path / "run"
-    train(small(text, steps=4), run, quiet=True)
+    train(small_config(text_path, steps=4), run, quiet=True)
     before = (run / "checkpoint.npz").read_bytes()
-    text.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
-    assert resumed(run, "--steps", 6) == 2
+    text_path.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
+    assert resume_run(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "has changed since the run began" in error
-    text.unlink()
-    assert resumed(run, "--steps", 6) == 2
+    text_path.unlink()
+    assert resume_run(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "No such file" in error and "--text" in error
     assert (run / "checkpoint.npz").read_bytes() == before
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
-    assert resumed(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
+    assert resume_run(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
     assert load_run(run).step == 6

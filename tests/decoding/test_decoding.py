@@ -1,4 +1,4 @@
-"""Greedy, beam and exhaustive search on trees given as data, and what they refuse."""
+"""Greedy, beam and exhaustive search on trees that are given as data, and invalid input."""
 
 import math
 
@@ -13,21 +13,21 @@ END = 0
 
 
 def random_tree(rng, V=3, depth=4, ties=False):
-    """A tree over the words 0..V-1 in which 0 ends a sequence, some branches missing."""
-    def grow(left):
+    """Return a tree over the words 0 .. V-1 without some branches. 0 is the end token."""
+    def grow(depth_left):
         p = rng.dirichlet(np.full(V, 0.7))
         p = rng.choice([0.125, 0.25, 0.5], V) / 2 if ties else p
         branches = {}
         for word in range(V):
             if rng.random() < 0.85:
-                below = grow(left - 1) if word != END and left > 1 else {}
+                below = grow(depth_left - 1) if word != END and depth_left > 1 else {}
                 branches[word] = (float(p[word]), below)
         return branches or {END: 1.0}
 
     return Tree(grow(depth), vocab=range(V), probabilities=True)
 
 
-def test_it_stops_when_the_best_finished_is_no_worse_than_the_best_live():
+def test_search_stops_at_the_bound():
     tree = Tree({"a": (0.5, {"a": (0.9, {"a": 0.9})}), "</s>": 0.5}, vocab=["</s>", "a"],
                 probabilities=True)
     result = beam_search(tree, 2, 3, eos=END)
@@ -55,7 +55,7 @@ def test_the_stopping_rule_never_changes_the_result(power, ties):
 @pytest.mark.parametrize("power", [0.0, 0.7, -1.0])
 @pytest.mark.parametrize("eos", [END, None])
 @pytest.mark.parametrize("ties", [False, True])
-def test_a_beam_that_keeps_everything_is_exhaustive(power, eos, ties):
+def test_wide_beam_search_is_exhaustive(power, eos, ties):
     rng = np.random.default_rng(2)
     for _ in range(8):
         tree = random_tree(rng, ties=ties)
@@ -70,8 +70,8 @@ def test_a_beam_that_keeps_everything_is_exhaustive(power, eos, ties):
             assert [h for h in full.finished if h.complete][:1] == whole.finished[:1]
 
 
-def test_ties_across_parents_follow_the_whole_sequence():
-    """Parent b is more probable than a, yet (a, y) comes before (b, x) of the same probability."""
+def test_ties_are_ordered_by_tokens():
+    """(a, y) comes before the equally probable (b, x), although b is more probable than a."""
     tree = Tree({"b": (0.5, {"x": 0.25, "y": 0.75}), "a": (0.25, {"x": 0.5, "y": 0.5})},
                 probabilities=True)
     result = beam_search(tree, 4, 2)
@@ -83,8 +83,8 @@ def test_ties_across_parents_follow_the_whole_sequence():
     assert exhaustive_search(tree, 2, n_best=4).finished == result.finished
 
 
-def test_a_full_beam_fills_the_places_of_the_finished():
-    """At width 2, "0" finishes and leaves both places to "1 .." and "2 ..", the better one last."""
+def test_full_beam_replaces_finished_hypotheses():
+    """With width 2, "0" finishes, and both "1 .." and "2 .." stay in the beam."""
     tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
                 probabilities=True)
     found = full_beam_search(tree, 2, 2, END)
@@ -94,8 +94,8 @@ def test_a_full_beam_fills_the_places_of_the_finished():
 
 # Odd trees, and what is refused
 
-class Wrong(decoding.Scorer):
-    """Gives the same rows always."""
+class FixedScorer(decoding.Scorer):
+    """A Scorer that returns the same rows at each step."""
 
     def __init__(self, rows):
         self.rows = np.array(rows)
@@ -117,19 +117,19 @@ class Wrong(decoding.Scorer):
     (lambda: Tree({"a": (-1.0, {"b": "c"})}), "is not a branch"),
     (lambda: Tree({"a": (-1.0, -2.0, {})}), "is not a branch"),
     (lambda: Tree({"a": -1.0}, vocab=["b"]), "not in vocab"),
-    (lambda: beam_search(Wrong(np.full((2, 2), -1.0)), 1, 2), "from one prompt"),
-    (lambda: beam_search(Wrong([[-1.0, 0.5]]), 1, 2), "above 0 or NaN"),
-    (lambda: exhaustive_search(Wrong([[-1.0, math.nan]]), 2), "above 0 or NaN"),
-    (lambda: greedy(Wrong([[-1.0, math.nan]]), 2), "above 0 or NaN"),
+    (lambda: beam_search(FixedScorer(np.full((2, 2), -1.0)), 1, 2), "from one prompt"),
+    (lambda: beam_search(FixedScorer([[-1.0, 0.5]]), 1, 2), "above 0 or NaN"),
+    (lambda: exhaustive_search(FixedScorer([[-1.0, math.nan]]), 2), "above 0 or NaN"),
+    (lambda: greedy(FixedScorer([[-1.0, math.nan]]), 2), "above 0 or NaN"),
     (lambda: decoding.filter_probabilities(np.zeros((1, 2)), math.inf), "temperature"),
 ])
-def test_refusals_are_one_line(call, message):
+def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
-def test_a_tree_is_its_data():
+def test_tree_scores_match_its_data():
     tree = Tree({"b": [0.5, {"a": 0.5}], "a": 0.0}, probabilities=True)     # lists, as in JSON
     assert tree.vocab == ["a", "b"] and tree.token("b") == 1
     rows, state = tree.start()
@@ -139,7 +139,7 @@ def test_a_tree_is_its_data():
     np.testing.assert_array_equal(rows, [[math.log(0.5), -math.inf]])
 
 
-def test_nothing_finishes():
+def test_search_without_finished_hypotheses():
     tree = Tree({"a": (0.6, {"a": 0.5}), "b": 0.4}, vocab=["</s>", "a", "b"], probabilities=True)
     short = beam_search(tree, 2, 1, eos=0)
     assert not short.finished and short.best.tokens == (1,) and not short.best.complete
@@ -149,10 +149,10 @@ def test_nothing_finishes():
     assert exhaustive_search(tree, 9, eos=0).best is None
 
 
-def test_bounds_are_reached_by_the_best_possible_end():
+def test_ranking_bound_is_tight():
     for power in (-1.0, 0.0, 0.5, 1.0, 2.0):
         ranking = Ranking(6, power)
-        live = ranking.hypothesis((1, 1), -3.0, False)
-        ends = [ranking.hypothesis((1,) * n, -3.0, True).score for n in range(3, 7)]
+        live = ranking.make_hypothesis((1, 1), -3.0, False)
+        ends = [ranking.make_hypothesis((1,) * n, -3.0, True).score for n in range(3, 7)]
         assert ranking.bound(live) == max(ends)
     assert Ranking(2).bound(live) == -math.inf

@@ -1,4 +1,4 @@
-"""Generation from models: with a cache or without, alone or in a batch, the same numbers."""
+"""Scorers of models: with and without a cache, alone and in a batch, scores are the same."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ def randomised(model):
     return model
 
 
-def adapted(model, bits=None):
-    """A model with quantized layers, or with adapters."""
+def adapt_model(model, bits=None):
+    """Quantize the layers of a model if `bits` is given, else add adapters."""
     if bits:
         quantize_linears(model, bits)
         return model
@@ -58,19 +58,19 @@ MODELS = [(f"GPT {options}", gpt(**options)) for options in GPTS] + [
      llama(qk_norm=True, scaling=Llama3Scaling(4.0, original_length=8))),
     ("Llama, untied, biases", llama(tied=False, qkv_bias=True, num_kv_heads=1, rope_theta=50.0)),
     ("Llama, wide heads", llama(num_kv_heads=4, d_head=6)),
-    ("Llama with adapters", adapted(llama())), ("GPT, quantized", adapted(gpt(), bits=4)),
+    ("Llama with adapters", adapt_model(llama())), ("GPT, quantized", adapt_model(gpt(), bits=4)),
 ]
 every_model = pytest.mark.parametrize("model", [m for _, m in MODELS], ids=[n for n, _ in MODELS])
 
 
 def logits_of(model, ids):
-    """A model's logits (B, S, V) in double precision, by the textbook."""
+    """Return the logits (B, S, V) of the model's own forward in double precision."""
     out, _ = model.forward(ids)
     return (out[0] if isinstance(model, LSTMLM) else out).astype(float)
 
 
-def walk(scorer, rng, steps):
-    """Log-probabilities along a random walk in which hypotheses are copied, dropped, swapped."""
+def random_walk_scores(scorer, rng, steps):
+    """Return the scores of random steps that copy, drop and swap hypotheses."""
     rows, state = scorer.start()
     found = [rows]
     for _ in range(steps):
@@ -81,9 +81,9 @@ def walk(scorer, rng, steps):
     return found
 
 
-def assert_same_walk(first, second, steps=9, seed=1):
-    pair = zip(walk(first, np.random.default_rng(seed), steps),
-               walk(second, np.random.default_rng(seed), steps), strict=True)
+def assert_same_scores(first, second, steps=9, seed=1):
+    pair = zip(random_walk_scores(first, np.random.default_rng(seed), steps),
+               random_walk_scores(second, np.random.default_rng(seed), steps), strict=True)
     for step, (cached, plain) in enumerate(pair):
         np.testing.assert_allclose(cached, plain, atol=1e-6, rtol=1e-6, err_msg=f"step {step}")
 
@@ -93,12 +93,12 @@ def assert_same_walk(first, second, steps=9, seed=1):
 @every_model
 @pytest.mark.parametrize("prompt", [[1, 2, 3, 4], [5], [[1, 2], [3, 4], [6, 6]]], ids=str)
 def test_cached_and_uncached_log_probabilities_agree(model, prompt):
-    assert_same_walk(make_scorer(model, prompt), Recomputed(model, prompt))
+    assert_same_scores(make_scorer(model, prompt), Recomputed(model, prompt))
 
 
 @pytest.mark.parametrize("model, valid", [
     (Seq2Seq(V, V, 16, 2, 2, 2, max_len=16), None),
-    (adapted(Seq2Seq(V, V, 16, 2, 2, 2, max_len=16, norm="pre")), [[True, True, False]]),
+    (adapt_model(Seq2Seq(V, V, 16, 2, 2, 2, max_len=16, norm="pre")), [[True, True, False]]),
     (LSTMSeq2Seq(V, V, 16, 2), None), (LSTMSeq2Seq(V, V, 16, 2), [2]),
 ])
 def test_encoder_decoders_continue_a_target(model, valid):
@@ -111,7 +111,7 @@ def test_encoder_decoders_continue_a_target(model, valid):
 
 
 @every_model
-def test_prompts_in_a_batch_go_their_own_ways(model):
+def test_batched_prompts_match_single_prompts(model):
     prompts = np.random.default_rng(4).integers(0, V, (6, 3))
     together = greedy(make_scorer(model, prompts), 8, END)
     for prompt, found in zip(prompts, together, strict=True):
@@ -123,21 +123,21 @@ def test_prompts_in_a_batch_go_their_own_ways(model):
 
 # One token's work a step
 
-def test_a_step_computes_one_position(monkeypatch):
-    """The rows that reach any linear map: the prompt's once, then one for each hypothesis."""
+def test_step_computes_only_the_new_token(monkeypatch):
+    """Count the rows in each linear layer: one for each of the three hypotheses."""
     from npdl.decoding import language_models
     from npdl.layers.linear import Linear
 
     rows = []
 
-    def counted(forward):
+    def count_rows(forward):
         def call(layer, x):
             rows.append(x.size // x.shape[-1])
             return forward(layer, x)
         return call
 
-    monkeypatch.setattr(Linear, "forward", counted(Linear.forward))
-    monkeypatch.setattr(language_models, "apply_linear", counted(language_models.apply_linear))
+    monkeypatch.setattr(Linear, "forward", count_rows(Linear.forward))
+    monkeypatch.setattr(language_models, "apply_linear", count_rows(language_models.apply_linear))
     for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
                    CachedLlama(llama(), np.arange(5))):
         _, state = scorer.start()
@@ -148,8 +148,8 @@ def test_a_step_computes_one_position(monkeypatch):
 
 # Repetition
 
-def penalised(model, ids, penalty):
-    """The log-probabilities after ids, computed from the model's logits of all of them."""
+def penalised_log_probs(model, ids, penalty):
+    """Return the penalised log-probabilities (V,) of the token after `ids`."""
     z = logits_of(model, np.array([ids]))[0, -1]
     for v in set(ids):
         z[v] = z[v] / penalty if z[v] > 0 else z[v] * penalty
@@ -165,7 +165,7 @@ def test_tokens_of_the_prompt_and_new_ones_are_penalised(model):
     for hypothesis in (found, *beam_search(scorer, 3, 8).finished):
         ids, total = list(prompt), 0
         for token in hypothesis.tokens:
-            log_probs = penalised(model, ids, penalty)
+            log_probs = penalised_log_probs(model, ids, penalty)
             assert token == log_probs.argmax() or hypothesis is not found
             total += log_probs[token]
             ids.append(token)
@@ -178,10 +178,10 @@ def test_tokens_of_the_prompt_and_new_ones_are_penalised(model):
 def test_past_max_len_the_window_slides(options):
     for model in (gpt(max_len=6, **options), llama(max_len=6)):
         for prompt in ([1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 1]):
-            assert_same_walk(make_scorer(model, prompt), Recomputed(model, prompt, window=6), 12)
+            assert_same_scores(make_scorer(model, prompt), Recomputed(model, prompt, window=6), 12)
 
 
-def test_a_shorter_context_after_each_move():
+def test_keep_shortens_the_context():
     model = gpt(max_len=6)
     scorer, tokens = CachedGPT(model, [1, 2, 3, 4], keep=2), [1, 2, 3, 4]
     rows, state = scorer.start()
@@ -209,7 +209,7 @@ def test_a_shorter_context_after_each_move():
     (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
     (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
 ])
-def test_refusals(call, message):
+def test_invalid_prompts_and_options(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)

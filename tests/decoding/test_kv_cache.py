@@ -1,4 +1,4 @@
-"""The cache of keys and values: made once, grown when full, shared by states; and streaming."""
+"""The KV cache: allocated once, enlarged if full, shared by states. Also `on_token`."""
 
 import tracemalloc
 
@@ -12,21 +12,21 @@ from npdl.decoding.language_models import Recomputed
 from npdl.decoding.model_scorers import make_scorer
 from npdl.errors import InputError
 from npdl.models.llama import Llama
-from tests.decoding.test_generate import V, assert_same_walk, gpt, llama, lstm
+from tests.decoding.test_generate import V, assert_same_scores, gpt, llama, lstm
 
 ONE = np.array([0])
 
 
 @pytest.mark.parametrize("make", [gpt, llama])
-def test_memory_is_made_once_if_it_is_enough(make, monkeypatch):
+def test_cache_is_allocated_once(make, monkeypatch):
     made = []
     before = KVCache.__init__
 
-    def counted(self, *args):
+    def count_cache(self, *args):
         before(self, *args)
         made.append(self)
 
-    monkeypatch.setattr(KVCache, "__init__", counted)
+    monkeypatch.setattr(KVCache, "__init__", count_cache)
     monkeypatch.setattr(language_models, "ROOM", 10)
     (found,) = greedy(make_scorer(make(), [1, 2, 3]), 10)
     assert len(found.tokens) == 10 and len(made) == 1
@@ -38,8 +38,8 @@ def test_memory_is_made_once_if_it_is_enough(make, monkeypatch):
     assert again == [found]
 
 
-def test_two_futures_of_one_state():
-    """The first writes where the state's memory goes on, so the second has to copy."""
+def test_two_continuations_of_one_state():
+    """The first continuation uses the free memory of the state, so the second copies it."""
     scorer = make_scorer(llama(), [1, 2])
     _, state = scorer.start()
     _, first = scorer.advance(state, ONE, np.array([3]))
@@ -53,15 +53,15 @@ def test_two_futures_of_one_state():
 
 @pytest.mark.parametrize("parts", [1, 3, 4])
 @pytest.mark.parametrize("make", [gpt, llama])
-def test_a_prompt_in_parts_is_the_same_prompt(make, parts, monkeypatch):
+def test_prompt_in_parts_gives_same_scores(make, parts, monkeypatch):
     monkeypatch.setattr(language_models, "AT_ONCE", parts)
     model, prompt = make(), [[1, 2, 3, 4, 5], [6, 0, 1, 1, 2]]
-    assert_same_walk(make_scorer(model, prompt), Recomputed(model, prompt))
+    assert_same_scores(make_scorer(model, prompt), Recomputed(model, prompt))
 
 
 @pytest.mark.parametrize("make", [gpt, llama])
 def test_a_long_prompt_takes_little_memory(make):
-    """Its attention's weights, whole, are a number for each head and pair of tokens."""
+    """The attention weights of all pairs of tokens must not be in memory at once."""
     model, prompt = make(max_len=1024), np.arange(1024) % V
     tracemalloc.start()
     make_scorer(model, prompt).start()
@@ -70,7 +70,7 @@ def test_a_long_prompt_takes_little_memory(make):
     assert peak < 2 * 1024 * 1024 * 4                       # two heads' weights, once
 
 
-def test_each_token_is_told_as_it_is_chosen():
+def test_on_token_is_called_for_each_token():
     scorer, told = make_scorer(llama(), [[1], [2]]), []
     found = greedy(scorer, 6, (0, 5), on_token=lambda *token: told.append((0, *token)))
     drawn = sample(scorer, 6, 3, (0, 5), 2, on_token=lambda *token: told.append((1, *token)))
@@ -80,7 +80,7 @@ def test_each_token_is_told_as_it_is_chosen():
     assert len(told) == sum(len(h.tokens) for h in (*found, *drawn))
 
 
-def test_a_search_ends_at_any_of_several_tokens():
+def test_search_ends_at_any_end_token():
     tree = Tree({"a": (0.6, {"stop": 0.6, "end": 0.4}), "end": 0.4}, probabilities=True)
     a, end, stop = (tree.token(word) for word in ("a", "end", "stop"))
     assert greedy(tree, 3, (end, stop))[0].tokens == (a, stop)
@@ -91,7 +91,7 @@ def test_a_search_ends_at_any_of_several_tokens():
 
 
 @pytest.mark.parametrize("make", [gpt, lstm, llama])
-def test_one_row_has_one_blas_thread_and_the_setting_comes_back(make):
+def test_single_sequence_uses_one_blas_thread(make):
     def threads():
         return [library["num_threads"] for library in threadpool_info()
                 if library["user_api"] == "blas"]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from npdl.decoding import Tree, filter_probabilities, sample
-from npdl.decoding.sampling import sort_best
+from npdl.decoding.sampling import argsort_largest
 
 
-def test_filters_by_hand():
+def test_filter_probabilities_by_hand():
     p = np.array([[0.5, 0.25, 0.15, 0.1]])
     log_p = np.log(p)
     two = [[2 / 3, 1 / 3, 0, 0]]
@@ -45,8 +45,8 @@ def test_samples_have_the_models_frequencies():
 @pytest.mark.parametrize("options", [{"top_k": 7}, {"top_k": 300, "top_p": 0.6}, {"top_p": 0.3},
                                      {"top_p": 0.95}, {"top_p": 0.9999}, {"top_k": 5000}], ids=str)
 @pytest.mark.parametrize("temperature", [0.3, 5.0])
-def test_of_a_large_vocabulary_only_the_most_probable_are_sorted(options, temperature):
-    """What is kept is what a sort of everything keeps; half of the numbers have equals."""
+def test_filter_matches_full_sort(options, temperature):
+    """The result equals that of a full sort. Half of the numbers occur more than once."""
     rng = np.random.default_rng(1)
     rows = np.round(rng.standard_normal((3, 5000)), 3)
     kept = filter_probabilities(rows, temperature, **options)
@@ -62,8 +62,8 @@ def test_of_a_large_vocabulary_only_the_most_probable_are_sorted(options, temper
         np.testing.assert_allclose(found, wanted / wanted.sum(), rtol=1e-12)
 
 
-def test_the_best_come_first():
+def test_argsort_largest_order():
     rows = np.array([[1.0, 3.0, 3.0, 2.0, 3.0], [5.0, 5.0, 5.0, 5.0, 6.0]])
-    assert sort_best(rows, 2).tolist() == [[1, 2], [4, 0]]
-    assert sort_best(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
-    assert sort_best(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]
+    assert argsort_largest(rows, 2).tolist() == [[1, 2], [4, 0]]
+    assert argsort_largest(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
+    assert argsort_largest(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]

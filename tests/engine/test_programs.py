@@ -128,7 +128,7 @@ def add_rows(x, index):
 
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize(("look_up", "target"), [
-    (lambda x, index: x[index], "numpy"), (functions.minus_one_hot, "numpy"),
+    (lambda x, index: x[index], "numpy"), (functions.subtract_one_hot, "numpy"),
     (lambda x, index: np.take_along_axis(x, index[:, None], 1), "numpy"),
     (add_rows, "numpy"), pytest.param(add_rows, "c", marks=needs_compiler)])
 def test_a_replayed_look_up_checks_its_indices(look_up, target):

@@ -28,7 +28,7 @@ def test_a_product_of_any_layout_is_numpys(gpu):
         wanted = to_host(a) @ to_host(b)
         out = to_device(np.zeros(wanted.shape, wanted.dtype))
         assert cublas.can_multiply(a, b, out)
-        product = handle.make_product(a, b, out)
+        product = handle.make_product_function(a, b, out)
         with stream:
             product()
         stream.synchronize()

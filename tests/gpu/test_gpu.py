@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npdl import backend
-from npdl.backend import stream, to_device, to_host, xp
+from npdl.backend import make_rng, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.language_models import Recomputed
 from npdl.decoding.model_scorers import make_scorer
@@ -61,18 +61,18 @@ def placed(nest, place):
 
 
 def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
-    """The arrays_of one case, on the host; `unwaited` is a context for what must not wait for the
-    device."""
+    """Return the arrays_of one case, on the host. Within the context `unwaited`, nothing must wait
+    for the device."""
     with backend.using("numpy"):
-        layer, inputs, options = case.build(stream(3, 5))
+        layer, inputs, options = case.build(make_rng(3, 5))
     layer = layer.astype(dtype).to_backend()
-    rng = stream(9)
+    rng = make_rng(9)
     for _, param in layer.params():
         param.data[...] = backend.to_device(rng.standard_normal(param.shape).astype(dtype))
     inputs, options = (placed(cast_tree(nest, dtype), place) for nest in (tuple(inputs), options))
     with unwaited():
         outputs, cache = layer.forward(*inputs, **options)
-    dout = cast_tree(draw_upstream(move_arrays(outputs, to_host), stream(7)), dtype)
+    dout = cast_tree(draw_upstream(move_arrays(outputs, to_host), make_rng(7)), dtype)
     dout = placed(dout, place)
     with unwaited():
         returned = layer.backward(dout, cache)

@@ -53,8 +53,8 @@ class Case:
         return f"{self.layer_class.__name__}: {self.what}"
 
 
-def case(cls, what, args, *inputs, **options):
-    """A Case of cls(*args), the last of `args` as keywords if it is a dict; or of args(rng).
+def case(cls, description, args, *inputs, **options):
+    """Return a Case of cls(*args) or args(rng). A dict at the end of `args` are keywords.
 
     inputs   shapes of normal arrays; lists of shapes, a state; arrays; functions of rng
     options  what forward takes by name; functions of rng are called
@@ -70,11 +70,11 @@ def case(cls, what, args, *inputs, **options):
                   for name, value in options.items()}
         return layer, tuple(draw_input(rng, given) for given in inputs), chosen
 
-    return Case(cls, what, build)
+    return Case(cls, description, build)
 
 
 def strided(array):
-    """The same values in a view that is not contiguous."""
+    """Return the same values in a view that is not contiguous."""
     return np.repeat(array, 2, axis=-1)[..., ::2]
 
 
@@ -112,39 +112,39 @@ SMALL = {"d_model": 4, "num_layers": 1, "num_heads": 2, "multiplier": 2, "max_le
 
 
 def padded(D, lengths=RAGGED, S=4):
-    """x (B, S, D), NaN after the end of each sequence."""
-    def x(rng):
+    """Return a function that draws x (B, S, D), with NaN after the end of each sequence."""
+    def draw(rng):
         real = np.arange(S)[:, None] < np.array(lengths)[:, None, None]
         return np.where(real, rng.standard_normal((len(lengths), S, D)), np.nan)
 
-    return x
+    return draw
 
 
-def state(kind, *shape):
-    """A state of a class: h, or (h, c) of an LSTM."""
-    return [shape, shape] if kind.__name__.startswith("LSTM") else shape
+def state_shapes(cell_class, *shape):
+    """Return the shape of a state: that of h, or of (h, c) for an LSTM."""
+    return [shape, shape] if cell_class.__name__.startswith("LSTM") else shape
 
 
-def far_from_start(rng):
-    """A BatchNorm with running statistics that are not 0 and 1."""
+def batch_norm_with_statistics(rng):
+    """Return a BatchNorm whose running statistics are not 0 and 1."""
     layer = BatchNorm(3)
     layer.running_mean.data[...] = to_device(rng.standard_normal(3))
     layer.running_var.data[...] = to_device(rng.uniform(0.5, 2, 3))
     return layer
 
 
-def deaf(rng):
-    """A graph whose first node hears no one."""
+def isolating_edges(rng):
+    """Return bool edges (4, 4) in which the first node has no neighbours."""
     return (rng.random((4, 4)) < 0.5) & (np.arange(4) > 0)[:, None]
 
 
-def passing(rng):
-    """Messages of width 2 from states of width 3."""
+def message_passing(rng):
+    """Return a layer that passes messages of width 2 between states of width 3."""
     return graph.MessagePassing(Linear(3, 2, rng=rng), graph.ReLUUpdate(3, 2, rng=rng))
 
 
-def chain(rng):
-    """Maps and a nonlinearity, and a chain in the chain."""
+def nested_sequential(rng):
+    """Return a Sequential that contains another Sequential."""
     inner = Sequential(activation.Tanh(), Dropout(0.3))
     return Sequential(Linear(3, 4, rng=rng), inner, Linear(4, 2, rng=rng))
 
@@ -162,18 +162,18 @@ EDGES = [
     case(Dropout, "no generator", (0.4,), (2, 3)),
     case(LayerNorm, "far from zero", (6,), lambda rng: 20 + rng.standard_normal((3, 6))),
     case(BatchNorm, "one sample", (2,), (1, 2, 4)),
-    case(BatchNorm, "running statistics", far_from_start, (2, 3, 4), training=False),
+    case(BatchNorm, "running statistics", batch_norm_with_statistics, (2, 3, 4), training=False),
     *(case(losses.SequenceLoss, f"{how}, a sample without counted tokens", how, (3, 3, 4),
            ids(4, 3, 3), COUNTED) for how in (("mean", "sample"), ("none", "token"))),
     case(losses.CrossEntropy, "ignored and smoothed", (-100, 0.2), (2, 4, 3),
          lambda rng: np.where(np.arange(4) % 2, rng.integers(0, 3, (2, 4)), -100)),
     case(losses.CrossEntropy, "one vector, V = 1", (), (1,), ids(1)),
     case(losses.KLDivergence, "none, V = 1", ("none",), (2, 1), (2, 1)),
-    case(Sequential, "a chain in it", chain, (2, 5, 3), rng=MASK),
-    case(graph.MessagePassing, "one graph for a batch", passing, (2, 3, 4, 3), (4, 4)),
-    case(graph.MessagePassing, "edges yes or no", passing, (2, 4, 3), deaf),
+    case(Sequential, "a chain in it", nested_sequential, (2, 5, 3), rng=MASK),
+    case(graph.MessagePassing, "one graph for a batch", message_passing, (2, 3, 4, 3), (4, 4)),
+    case(graph.MessagePassing, "edges yes or no", message_passing, (2, 4, 3), isolating_edges),
     case(graph.GraphAttention, "neighbours, a node that hears no one, scaled",
-         (3, 2, {"scale": 0.7, "bias": True}), (2, 4, 3), neighbours=deaf),
+         (3, 2, {"scale": 0.7, "bias": True}), (2, 4, 3), neighbours=isolating_edges),
 
     # Attention
     *(case(kind, "(B, H, R, d), a query that sees nothing", args, (2, 2, 3, 2),
@@ -188,10 +188,10 @@ EDGES = [
     # Recurrent layers and the models made of them
     *(case(recurrent.RecurrentLayer, f"{kind.__name__}, lengths, given state",
            lambda rng, kind=kind: recurrent.RecurrentLayer(kind(2, 3, rng=rng)), padded(2),
-           state(kind, 5, 3), lengths=RAGGED)
+           state_shapes(kind, 5, 3), lengths=RAGGED)
       for kind in (recurrent.RNNCell, recurrent.GRUCell, recurrent.LSTMCell)),
     *(case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}), padded(3),
-           state(kind, 2, 5, 2), lengths=RAGGED, rng=MASK)
+           state_shapes(kind, 2, 5, 2), lengths=RAGGED, rng=MASK)
       for kind in (recurrent.RNN, recurrent.GRU, recurrent.LSTM)),
     case(Bidirectional, "GRU and LSTM, two layers, lengths", lambda rng: Bidirectional(
         recurrent.GRU(2, 3, 2, rng=rng), recurrent.LSTM(2, 2, 2, rng=rng)), padded(2),

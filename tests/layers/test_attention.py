@@ -1,4 +1,4 @@
-"""Queries that see nothing, float masks, padding, and what an encoder-decoder may see."""
+"""Masks of attention: fully masked queries, float masks, padding, and causal targets."""
 
 import numpy as np
 import pytest
@@ -7,14 +7,10 @@ from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAtte
 from npdl.models.seq2seq import Seq2Seq, attentions
 
 
-def rng_of(seed):
-    return np.random.default_rng(seed)
-
-
 @pytest.mark.parametrize("layer", [DotAttention(), ScaledDotAttention(),
                                    AdditiveAttention(2, 2, 3, dtype="float64")])
-def test_a_query_that_sees_nothing_gets_zeros(layer):
-    rng = rng_of(0)
+def test_fully_masked_query_gets_zeros(layer):
+    rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((2, 3, 2)) for _ in range(3))
     mask = np.array([[True, False, True], [False] * 3, [True] * 3])
     y, cache = layer.forward(q, k, v, mask)
@@ -26,7 +22,7 @@ def test_a_query_that_sees_nothing_gets_zeros(layer):
 
 
 def test_a_float_mask_is_added_to_the_scores():
-    rng = rng_of(4)
+    rng = np.random.default_rng(4)
     q, k, v = (rng.standard_normal((2, 3, 2)) for _ in range(3))
     visible = np.array([[True, False, True], [False] * 3, [True] * 3])
     layer = ScaledDotAttention()
@@ -41,9 +37,9 @@ def test_a_float_mask_is_added_to_the_scores():
 # Padding
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_padding_changes_nothing_that_is_read(norm):
-    """A padded source gives what the shorter source gives."""
-    rng = rng_of(1)
+def test_source_padding_has_no_effect(norm):
+    """Check that a padded source gives the same logits as the shorter source."""
+    rng = np.random.default_rng(1)
     model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8, norm=norm, dtype="float64")
     source, target = rng.integers(0, 7, (2, 5)), rng.integers(0, 6, (2, 4))
     mask = np.array([[True] * 3 + [False] * 2] * 2)
@@ -56,8 +52,8 @@ def test_padding_changes_nothing_that_is_read(norm):
     assert not cross[..., 3:].any() and not encoder[..., 3:].any()
 
 
-def test_the_target_is_causal_and_the_source_is_not():
-    rng = rng_of(3)
+def test_target_is_causal_and_source_is_not():
+    rng = np.random.default_rng(3)
     model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8, positions="learned", dtype="float64")
     source, target = rng.integers(0, 7, (1, 5)), rng.integers(0, 6, (1, 4))
     logits, _ = model.forward(source, target)

@@ -1,4 +1,4 @@
-"""What every layer promises: of a call in every gradient-check case, of a layer once a class."""
+"""Rules for all layers: for each call in the gradient-check cases, and for each class."""
 
 import numpy as np
 import pytest
@@ -21,27 +21,27 @@ ONE_OF_EACH = {cls.__name__: case for cls in npdl_layers() for case in reversed(
 every_class = pytest.mark.parametrize("name", ONE_OF_EACH)
 
 
-def equal(first, second):
-    """The same names with the same bits."""
+def assert_equal_arrays(first, second):
+    """Assert that both dicts have the same names and bitwise identical arrays."""
     assert first.keys() == second.keys()
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name, strict=True)
 
 
-def close(found, wanted, relative, floor=0.0):
-    """Every array within `relative` of its largest entry, or of `floor` where that is larger."""
-    assert found.keys() == wanted.keys()
-    for name, array in wanted.items():
-        error = relative_error(found[name], array, floor)
-        assert error <= relative, f"{name}: {error:.2e}"
+def assert_close_arrays(actual, expected, max_error, floor=0.0):
+    """Assert that the error relative to the largest entry or to `floor` is at most `max_error`."""
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        error = relative_error(actual[name], array, floor)
+        assert error <= max_error, f"{name}: {error:.2e}"
 
 
 class Called:
-    """A case run once on arrays that may not be written into, with all that it gave."""
+    """The outputs, cache and gradients of a case, whose input arrays are read-only."""
 
     def __init__(self, case):
         self.built = built = build(case)
-        self.held = attributes(built.layer)
+        self.held = attribute_ids(built.layer)
         outputs, _ = built.forward()
         self.dout = built.upstream(outputs)
         given = list(arrays_in((built.inputs, built.options, self.dout)))
@@ -53,95 +53,95 @@ class Called:
         self.values = {path: np.copy(a) for path, a in leaves(self.outputs)}
         self.gradients = built.gradients(self.dout, self.cache)
 
-    def again(self, dout=None, cache=None):
+    def backward_again(self, dout=None, cache=None):
         self.built.layer.zero_grad()
         return self.built.gradients(self.dout if dout is None else dout, cache or self.cache)
 
 
-def attributes(layer):
+def attribute_ids(layer):
     return [{name: id(value) for name, value in vars(part).items()} for part in walk(layer)]
 
 
-def nothing_is_written(call):
+def check_no_array_is_modified(call):
     for array, before in call.kept:
         np.testing.assert_array_equal(array, before)
 
 
-def the_layer_keeps_nothing(call):
-    assert attributes(call.built.layer) == call.held
+def check_layer_is_stateless(call):
+    assert attribute_ids(call.built.layer) == call.held
 
 
-def a_second_backward_adds_the_same(call):
+def check_gradients_accumulate(call):
     twice = call.built.gradients(call.dout, call.cache)
     learned = {name for name, _ in call.built.layer.params()}
-    close({name: twice[name] for name in learned},
-          {name: 2 * call.gradients[name] for name in learned}, 1e-14)
-    equal({name: g for name, g in twice.items() if name not in learned},
-          {name: g for name, g in call.gradients.items() if name not in learned})
+    assert_close_arrays({name: twice[name] for name in learned},
+                        {name: 2 * call.gradients[name] for name in learned}, 1e-14)
+    assert_equal_arrays({name: g for name, g in twice.items() if name not in learned},
+                        {name: g for name, g in call.gradients.items() if name not in learned})
 
 
-def the_cache_is_a_value(call):
-    """A forward on other inputs, between forward and backward, changes nothing."""
+def check_cache_is_independent(call):
+    """Check that a forward on other inputs between forward and backward has no effect."""
     call.built.forward(inputs=map_floats(call.built.inputs, lambda a: 0.5 * a, keep=True))
-    equal(call.again(), call.gradients)
-    equal(dict(leaves(call.outputs)), call.values)
+    assert_equal_arrays(call.backward_again(), call.gradients)
+    assert_equal_arrays(dict(leaves(call.outputs)), call.values)
 
 
-def a_bare_gradient_is_that_of_the_first_output(call):
+def check_single_upstream_gradient(call):
     if isinstance(call.outputs, tuple):
-        alone = call.again((call.dout[0], *(None for _ in call.dout[1:])))
-        equal(call.again(call.dout[0]), alone)
+        alone = call.backward_again((call.dout[0], *(None for _ in call.dout[1:])))
+        assert_equal_arrays(call.backward_again(call.dout[0]), alone)
 
 
-def strided_upstream_gradients(call):
+def check_strided_upstream(call):
     apart = map_floats(call.dout, lambda a: strided(a) if np.ndim(a) else a)
-    close(call.again(apart), call.gradients, 1e-12, floor=1e-3)
+    assert_close_arrays(call.backward_again(apart), call.gradients, 1e-12, floor=1e-3)
 
 
-def strided_inputs(call):
-    """In rows with gaps, and in columns (tokens too)."""
+def check_strided_inputs(call):
+    """Check inputs, also of tokens, that are not contiguous or in column order."""
     for view in (strided, np.asfortranarray):
         inputs = map_floats(call.built.inputs,
                             lambda a, view=view: view(a) if np.ndim(a) else a, True)
         inputs = tuple(np.asfortranarray(a) if isinstance(a, np.ndarray) and a.ndim == 2 and
                        a.dtype == int else a for a in inputs)
         outputs, cache = call.built.forward(inputs=inputs)
-        close(dict(leaves(outputs)), call.values, 1e-12, floor=1e-2)
-        close(call.again(cache=cache), call.gradients, 1e-11, floor=1)
+        assert_close_arrays(dict(leaves(outputs)), call.values, 1e-12, floor=1e-2)
+        assert_close_arrays(call.backward_again(cache=cache), call.gradients, 1e-11, floor=1)
 
 
-def float32_stays_and_agrees(call):
+def check_float32(call):
     rough = call.built.astype("float32")
     outputs, cache = rough.forward()
-    close(dict(leaves(outputs)), call.values, 1e-4, floor=1e-2)
+    assert_close_arrays(dict(leaves(outputs)), call.values, 1e-4, floor=1e-2)
     found = rough.gradients(rough.upstream(outputs, "float32"), cache)
     largest = max((np.abs(g).max(initial=0) for g in call.gradients.values()), default=0)
     # Some gradients are zero in theory, or where a function is flat.
-    close(found, call.gradients, 1e-4, floor=1e-2 * max(largest, 1))
+    assert_close_arrays(found, call.gradients, 1e-4, floor=1e-2 * max(largest, 1))
     for path, array in [*leaves(outputs), *found.items()]:
         assert array.dtype == np.float32, f"{path} is {array.dtype}"
 
 
-PROMISES = (nothing_is_written, the_layer_keeps_nothing, a_second_backward_adds_the_same,
-            the_cache_is_a_value, a_bare_gradient_is_that_of_the_first_output,
-            strided_upstream_gradients, strided_inputs, float32_stays_and_agrees)
+CHECKS = (check_no_array_is_modified, check_layer_is_stateless, check_gradients_accumulate,
+          check_cache_is_independent, check_single_upstream_gradient,
+          check_strided_upstream, check_strided_inputs, check_float32)
 
 
 @pytest.mark.parametrize("case", slow.mark_except(QUICK, CASES), ids=str)
-def test_a_call_keeps_every_promise(case):
+def test_layer_contract(case):
     call = Called(case)
-    for promise in PROMISES:
-        promise(call)
+    for check in CHECKS:
+        check(call)
 
 
 @every_class
-def test_a_replica_shares_the_data_and_owns_its_gradients(name):
+def test_replica_shares_data_but_not_gradients(name):
     call = Called(ONE_OF_EACH[name])
     layer = call.built.layer
     layer.zero_grad()
     replica = layer.replica()
     _, cache = call.built.forward(layer=replica)
-    equal(call.built.gradients(call.dout, cache, layer=replica), call.gradients)
+    assert_equal_arrays(call.built.gradients(call.dout, cache, layer=replica), call.gradients)
     own = dict(layer.params(frozen=True))
     assert own.keys() == dict(replica.params(frozen=True)).keys()
     for what, param in replica.params(frozen=True):         # running statistics, too
@@ -153,7 +153,7 @@ def test_a_replica_shares_the_data_and_owns_its_gradients(name):
 
 
 @every_class
-def test_state_dict_a_file_and_astype_copy(name, tmp_path):
+def test_saving_and_astype_copy_parameters(name, tmp_path):
     built = build(ONE_OF_EACH[name])
     before = {path: np.copy(a) for path, a in leaves(built.forward()[0])}
     saved, mine = built.layer.state_dict(), dict(built.layer.params())
@@ -162,7 +162,7 @@ def test_state_dict_a_file_and_astype_copy(name, tmp_path):
     for what, param in twin.params():
         assert param.data.dtype == param.grad.dtype == np.float32
         np.testing.assert_array_equal(param.data, mine[what].data.astype("float32"))
-    equal(built.layer.astype("float64").state_dict(), saved)
+    assert_equal_arrays(built.layer.astype("float64").state_dict(), saved)
     built.layer.save(tmp_path / "layer.safetensors")
     for load, given in ((built.layer.load_state_dict, saved),
                         (built.layer.load, tmp_path / "layer.safetensors")):
@@ -170,12 +170,12 @@ def test_state_dict_a_file_and_astype_copy(name, tmp_path):
         for what, param in built.layer.params():
             assert not np.shares_memory(saved[what], param.data)
         load(given)
-        equal(built.layer.state_dict(), saved)
-        equal(dict(leaves(built.forward()[0])), before)
+        assert_equal_arrays(built.layer.state_dict(), saved)
+        assert_equal_arrays(dict(leaves(built.forward()[0])), before)
 
 
 @every_class
-def test_dotted_names_lead_to_the_parameters(name):
+def test_dotted_names_locate_parameters(name):
     layer = build(ONE_OF_EACH[name]).layer
     found = list(layer.params(frozen=True))
     assert len({what for what, _ in found}) == len({id(p) for _, p in found}) == len(found)
@@ -189,7 +189,7 @@ def test_dotted_names_lead_to_the_parameters(name):
     assert held == {id(param) for _, param in found}
 
 
-def test_load_state_dict_refuses_and_changes_nothing(tmp_path):
+def test_invalid_state_dict_changes_nothing(tmp_path):
     layer = build(ONE_OF_EACH["Linear"]).layer
     saved = layer.state_dict()
     other = {name: array + 1 for name, array in saved.items()}
@@ -199,11 +199,11 @@ def test_load_state_dict_refuses_and_changes_nothing(tmp_path):
             ({**other, "W": other["W"].astype("float32")}, "'W' is float32")):
         with pytest.raises(InputError, match=message):
             layer.load_state_dict(arrays)
-        equal(layer.state_dict(), saved)
+        assert_equal_arrays(layer.state_dict(), saved)
         write(tmp_path / "other", arrays)
         with pytest.raises(InputError, match="other, loaded into a Linear: .*" + message):
             layer.load(tmp_path / "other")
     (tmp_path / "other").write_text("no such file")
     with pytest.raises(CheckpointError, match="cannot be read as safetensors"):
         layer.load(tmp_path / "other")
-    equal(layer.state_dict(), saved)
+    assert_equal_arrays(layer.state_dict(), saved)

@@ -13,7 +13,7 @@ from tests.tools.running import case_rng, npdl_layers
 CASES = all_cases()
 
 
-def is_rare(case):
+def is_slow_case(case):
     """Return True for the first example of a layer, since every size is another in the second, and
     for sizes of 1 and options of a composed layer, whose parts have theirs."""
     return case.what == ROW[0] or is_composed(case.layer_class) and (
@@ -21,21 +21,21 @@ def is_rare(case):
 
 
 @pytest.mark.parametrize("case", slow.mark_except(
-    [str(case) for case in CASES if not is_rare(case)], CASES), ids=str)
+    [str(case) for case in CASES if not is_slow_case(case)], CASES), ids=str)
 def test_gradients_agree_along_a_random_direction(case):
     """All entries of an array show in its derivative along a random direction. A table with a
     padding row is compared entry by entry, without this row."""
-    compare(case, entries=None if "padding_id" in case.what else 0)
+    check_gradients(case, entries=None if "padding_id" in case.what else 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if not is_composed(case.layer_class)],
                          ids=str)
-def test_every_entry_agrees(case):
-    compare(case, entries=None)
+def test_every_gradient_entry_agrees(case):
+    check_gradients(case, entries=None)
 
 
-def compare(case, entries):
+def check_gradients(case, entries):
     layer, inputs, options = case.build(case_rng(case))
     assert any(isinstance(part, case.layer_class) for part in walk(layer))
     report = gradcheck(layer, *inputs, entries=entries, **options)
@@ -49,7 +49,7 @@ def test_every_layer_has_examples(cls):
     make_sample_builders(cls)                           # says what is missing, and where to put it
 
 
-def test_a_layer_without_examples_is_named():
+def test_error_names_layer_without_examples():
     class Mine(Layer):
         pass
 

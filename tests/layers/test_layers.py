@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.functions import normal_cdf, normal_density, reverse, sigmoid, softmax
 from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.dropout import Dropout
@@ -15,31 +15,31 @@ from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM, LSTMCell
 from npdl.models.attentive_rnn import AttentiveRNN
 
-RNG = stream(31)
+RNG = make_rng(31)
 
 
 def test_dropout_between_lstm_layers_and_not_after_the_last():
     x = RNG.standard_normal((2, 3, 4))
     one, two = (LSTM(4, 4, L, dropout=0.5, rng=3, dtype="float64") for L in (1, 2))
-    np.testing.assert_array_equal(one.forward(x, rng=stream(1))[0][0], one.forward(x)[0][0])
-    dropped, _ = two.forward(x, rng=stream(1))
+    np.testing.assert_array_equal(one.forward(x, rng=make_rng(1))[0][0], one.forward(x)[0][0])
+    dropped, _ = two.forward(x, rng=make_rng(1))
     (below, _), _ = two.layers[0].forward(x)
-    mask, _ = two.dropout.forward(below, stream(1))
+    mask, _ = two.dropout.forward(below, make_rng(1))
     np.testing.assert_allclose(dropped[0], two.layers[1].forward(mask)[0][0], atol=1e-14)
     assert (dropped[0] != two.forward(x)[0][0]).any()
 
 
 def test_dropout_keeps_the_mean_and_is_off_without_a_generator():
     x = np.ones((200, 200), "float32")
-    y, _ = Dropout(0.3).forward(x, stream(1))
+    y, _ = Dropout(0.3).forward(x, make_rng(1))
     kept = y[y != 0]
     assert 0.69 < kept.size / x.size < 0.71 and np.allclose(kept, 1 / 0.7) and len(set(kept)) == 1
     assert Dropout(0.3).forward(x)[0] is x and y.dtype == np.float32
-    np.testing.assert_array_equal(y, Dropout(0.3).forward(x, stream(1))[0])
-    assert (y != Dropout(0.3).forward(x, stream(2))[0]).any()
+    np.testing.assert_array_equal(y, Dropout(0.3).forward(x, make_rng(1))[0])
+    assert (y != Dropout(0.3).forward(x, make_rng(2))[0]).any()
 
 
-def test_a_padding_row_is_zero_and_stays_zero():
+def test_padding_embedding_stays_zero():
     layer = Embedding(4, 3, padding_id=2, dtype="float64")
     assert not layer.W.data[2].any() and layer.W.data[[0, 1, 3]].all()
     y, cache = layer.forward(np.array([[2, 1, 2]]))
@@ -47,7 +47,7 @@ def test_a_padding_row_is_zero_and_stays_zero():
     np.testing.assert_array_equal(layer.W.grad, [[0] * 3, [1] * 3, [0] * 3, [0] * 3])
 
 
-def test_softmax_by_hand_softmax_and_sigmoid_of_large_inputs():
+def test_softmax_and_sigmoid_values():
     x = np.log(np.array([[1.0, 2.0, 5.0]]))
     np.testing.assert_allclose(softmax(x), [[0.125, 0.25, 0.625]], rtol=1e-15)
     np.testing.assert_allclose(softmax(x, np.array([True, False, True])), [[1 / 6, 0, 5 / 6]])
@@ -58,7 +58,7 @@ def test_softmax_by_hand_softmax_and_sigmoid_of_large_inputs():
         np.testing.assert_array_equal(sigmoid(np.array([-1e4, 1e4], "float32")), [0, 1])
 
 
-def test_the_fit_of_the_normal_distribution():
+def test_normal_cdf_matches_erf():
     x = np.linspace(-9, 9, 4001)
     wanted = [(1 + math.erf(v / math.sqrt(2))) / 2 for v in x]
     np.testing.assert_allclose(normal_cdf(x), wanted, rtol=0, atol=1e-15)
@@ -70,7 +70,7 @@ def test_the_fit_of_the_normal_distribution():
     np.testing.assert_allclose(normal_density(x), slope, atol=1e-9)
 
 
-def test_starting_values():
+def test_initial_parameter_values():
     linear, cell = Linear(50, 2000, rng=0), LSTMCell(60, 440, rng=0)
     for layer, fan_in in ((linear, 50), (cell, 500)):
         bound = 1 / math.sqrt(fan_in)
@@ -107,7 +107,7 @@ def test_reverse_turns_the_valid_steps_only():
     assert (reverse(x) == reverse(x, [4, 4])).all()
 
 
-def test_attentive_rnn_goes_on_where_it_stopped():
+def test_attentive_rnn_continues_from_state():
     model, x = AttentiveRNN(3, 4, dtype="float64"), RNG.standard_normal((2, 6, 3))
     (y, (h, past)), _ = model.forward(x)
     (from_zero, _), _ = model.forward(x, (np.zeros((2, 4)), np.zeros((2, 0, 4))))

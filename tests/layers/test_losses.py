@@ -1,4 +1,4 @@
-"""The losses of nothing and of large logits; tests/exercises has them by hand."""
+"""Losses without targets and of large logits. tests/exercises checks losses by hand."""
 
 import math
 
@@ -10,7 +10,7 @@ from npdl.losses import SequenceLoss, exact_match
 
 
 @pytest.mark.parametrize("average", ["sample", "token"])
-def test_a_batch_without_any_answer(average):
+def test_loss_is_zero_without_unmasked_targets(average):
     logits, targets, counted = np.ones((2, 4, 4)), np.zeros((2, 4), int), np.zeros((2, 4), bool)
     layer = SequenceLoss("mean", average)
     loss, cache = layer.forward(logits, targets, counted)
@@ -19,7 +19,7 @@ def test_a_batch_without_any_answer(average):
 
 
 @pytest.mark.parametrize("size", [1e4, -1e4])
-def test_large_logits_in_float32(size):
+def test_sequence_loss_of_large_logits(size):
     V, logits = 5, np.zeros((2, 1, 5), "float32")
     logits[:, 0, 0] = size
     targets, counted = np.array([[0], [1]]), np.ones((2, 1), bool)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npdl import optim
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.core import Layer
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
@@ -36,7 +36,7 @@ TORCH = [           # (npdl's class, torch's class, options of both, npdl's own,
 
 
 @pytest.mark.parametrize(("ours", "theirs", "options", "own", "torchs"), TORCH)
-def test_against_torch(ours, theirs, options, own, torchs):
+def test_optimizers_match_torch(ours, theirs, options, own, torchs):
     torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
     model = Pair()
     wanted = {name: torch.tensor(array, requires_grad=True)
@@ -44,7 +44,7 @@ def test_against_torch(ours, theirs, options, own, torchs):
     optimizer = ours(model, **options, **own)
     other = getattr(torch.optim, theirs)(list(wanted.values()), **options, **torchs)
     for step in range(20):
-        rng = stream(7, step)
+        rng = make_rng(7, step)
         optimizer.zero_grad()
         for name, param in model.params():
             gradient = rng.standard_normal(param.shape)
@@ -56,7 +56,7 @@ def test_against_torch(ours, theirs, options, own, torchs):
         np.testing.assert_allclose(array, wanted[name].detach(), rtol=0, atol=1e-12, err_msg=name)
 
 
-def test_decay_acts_on_everything_unless_it_is_told():
+def test_decay_only_matrices_limits_decay():
     rates = {}
     for prepare in (lambda model: None, optim.decay_only_matrices):
         model = Pair()

@@ -19,7 +19,7 @@ from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 
 
-def test_a_frozen_param_collects_nothing_and_takes_no_memory():
+def test_frozen_param_has_no_gradient_array():
     linear = Linear(3, 2)
     linear.set_trainable(False)
     _, cache = linear.forward(np.ones((4, 3), "float32"))
@@ -42,7 +42,7 @@ def test_frozen_params_stay_frozen_in_every_copy():
     assert model.replica().embedding.W.data is model.embedding.W.data
 
 
-def test_a_frozen_map_or_table_computes_no_gradient_of_itself(monkeypatch):
+def test_frozen_layers_skip_weight_gradients(monkeypatch):
     """Without what that gradient is made of, the one of the input comes out as ever."""
     monkeypatch.setattr(embedding, "sum_by_index", None)
     table, x = embedding.Embedding(5, 3), np.ones((2, 4, 3), "float32")
@@ -62,7 +62,7 @@ def test_a_frozen_map_or_table_computes_no_gradient_of_itself(monkeypatch):
     (lambda: Llama(49_152, rng=BLANK), 134_515_008),                            # SmolLM2-135M
     (lambda: Llama(151_936, 896, 24, 14, 2, 4864, qkv_bias=True, rng=BLANK), 494_032_768),
 ])
-def test_real_models_have_as_many_as_they_say(model, count):
+def test_real_models_parameter_counts(model, count):
     """(Blank matrices are never written, and so take no memory.)"""
     assert model().count_params() == count
 
@@ -73,7 +73,7 @@ def test_embedding_names():
     assert embedding_names(LSTMLM(7, 6, 2, 8)) == {"embedding.W"}
 
 
-def test_summary_adds_up():
+def test_summary_counts_add_up():
     model, text = GPT(36), io.StringIO()
     model.summary(file=text)
     lines = text.getvalue().splitlines()

@@ -30,8 +30,8 @@ OTHERS = ("engine", "decoding", "data", "study", "train")
 ShapeComment = namedtuple("ShapeComment", "file first last name shapes")
 
 
-def read(path):
-    """Yield the shape comments of a source file; each names what its assignment assigns."""
+def find_comments(path):
+    """Yield the shape comments of a source file. Assert that each names an assigned variable."""
     source = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(source)):
         lines = source.split("\n")[node.lineno - 1 : node.end_lineno] if isinstance(
@@ -57,27 +57,28 @@ class Watcher:
     def __call__(self, frame, event, argument):
         seen, running = [], []                          # [(comment, shape)], [comment]
 
-        def step(frame, event, argument):
+        def trace_line(frame, event, argument):
             for comment in running[:]:
                 if event == "return" or not comment.first <= frame.f_lineno <= comment.last:
                     running.remove(comment)
                     seen.append((comment, getattr(frame.f_locals[comment.name], "shape", None)))
             if event == "return":
-                self.verify(seen, {name: value for name, value in frame.f_locals.items()
-                                   if len(name) == 1 and name.isupper() and type(value) is int})
+                sizes = {name: value for name, value in frame.f_locals.items()
+                         if len(name) == 1 and name.isupper() and type(value) is int}
+                self.check_shapes(seen, sizes)
             begun = self.comments.get((frame.f_code.co_filename, frame.f_lineno))
             if begun is not None and begun not in running:
                 running.append(begun)
-            return step
+            return trace_line
 
-        return step if frame.f_code.co_filename in self.files else None
+        return trace_line if frame.f_code.co_filename in self.files else None
 
-    def verify(self, seen, sizes):
-        """Note what contradicts `sizes`, {letter: size}, or what came before it."""
+    def check_shapes(self, seen, sizes):
+        """Record the comments that contradict `sizes`, {letter: size}, or an earlier comment."""
         products = []
         for comment, shape in seen:
             self.reached.add(comment)
-            pairs = next(filter(None, (fit(dims, shape) for dims in comment.shapes)), None)
+            pairs = next(filter(None, (match_axes(dims, shape) for dims in comment.shapes)), None)
             if pairs is None:
                 self.wrong[comment] = shape
             for dim, size in pairs or ():
@@ -92,7 +93,7 @@ class Watcher:
                 self.wrong[comment] = product, size, sizes
 
 
-def fit(dims, shape):
+def match_axes(dims, shape):
     """Return pairs (dim, size), `...` with the tuple of the axes that it stands for, or None."""
     if shape is None or "..." not in dims:
         return list(zip(dims, shape, strict=True)) if len(dims) == len(shape or ()) else None
@@ -104,7 +105,7 @@ def fit(dims, shape):
 @pytest.mark.slow
 def test_every_shape_comment_is_run_and_true():
     comments = [comment for path in sorted(ROOT.rglob("*.py"))
-                if path.relative_to(ROOT).parts[0] not in OTHERS for comment in read(path)]
+                if path.relative_to(ROOT).parts[0] not in OTHERS for comment in find_comments(path)]
     watcher, before = Watcher(comments), sys.gettrace()
     sys.settrace(watcher)
     try:

@@ -7,7 +7,7 @@ shapes.
 import numpy as np
 import pytest
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.study.check.subjects import randomise
 from npdl.study.relative_error import relative_error
 from npdl.study.trees import draw_upstream, leaves, map_leaves, select_paths
@@ -36,7 +36,7 @@ SAMPLES = {f"{name}: {what}": (cls, build) for name, cls in LAYERS.items()
 
 
 @pytest.fixture(scope="module")
-def theirs():
+def torch_functions():
     """Return {layer: what PyTorch computes}; PyTorch takes a second to be imported."""
     pytest.importorskip("torch", reason="parity with PyTorch needs torch")
     from tests.layers import torch_layers, torch_recurrent
@@ -44,44 +44,44 @@ def theirs():
     return torch_layers.THEIRS | torch_recurrent.THEIRS
 
 
-def tensors(nest, grad=True):
-    """Float arrays as leaves of torch's graph, integers as tensors, the rest as it is."""
+def to_tensors(nested, requires_grad=True):
+    """Convert the arrays in a nested structure to tensors. Other values stay the same."""
     import torch
 
-    def change(leaf):
+    def to_tensor(leaf):
         if not isinstance(leaf, np.ndarray):
             return leaf
         tensor = torch.tensor(np.ascontiguousarray(leaf))
-        return tensor.requires_grad_(grad and tensor.is_floating_point())
+        return tensor.requires_grad_(requires_grad and tensor.is_floating_point())
 
-    return map_leaves(nest, change)
+    return map_leaves(nested, to_tensor)
 
 
-def tensor_leaves(nest):
-    """{path: tensor} for the float tensors, with the paths of `npdl.study.trees.leaves`."""
+def tensor_leaves(nested):
+    """Return {path: float tensor}, with the paths of `npdl.study.trees.leaves`."""
     import torch
 
     found = []
-    map_leaves(nest, found.append)
+    map_leaves(nested, found.append)
     tensors = [leaf for leaf in found if torch.is_tensor(leaf) and leaf.is_floating_point()]
-    arrays = map_leaves(nest, lambda x: x.detach().numpy() if torch.is_tensor(x) else x)
+    arrays = map_leaves(nested, lambda x: x.detach().numpy() if torch.is_tensor(x) else x)
     return dict(zip([path for path, _ in leaves(arrays)], tensors, strict=True))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_outputs_and_gradients_are_torchs(name, theirs):
+def test_outputs_and_gradients_match_torch(name, torch_functions):
     import torch
 
     cls, build = SAMPLES[name]
-    if cls not in theirs:
+    if cls not in torch_functions:
         pytest.skip("not compared with torch, as another test says")
-    rng = stream(5)
+    rng = make_rng(5)
     layer, inputs, options = build(rng)
     layer = layer.astype("float64")
     randomise(layer, rng)
-    P = {what: tensors(p.data, p.trainable) for what, p in layer.params(frozen=True)}
-    t_inputs = tensors(inputs)
-    wanted = tensor_leaves(theirs[cls](layer, P, *t_inputs, **options))
+    P = {what: to_tensors(p.data, p.trainable) for what, p in layer.params(frozen=True)}
+    t_inputs = to_tensors(inputs)
+    wanted = tensor_leaves(torch_functions[cls](layer, P, *t_inputs, **options))
     outputs, cache = layer.forward(*inputs, **options)
     found, dout = dict(leaves(outputs)), draw_upstream(outputs, rng)
     for path, y in wanted.items():
@@ -100,7 +100,7 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
         assert relative_error(gradients[what], grad, 1.0) < LIMIT, what
 
 
-def test_every_layer_is_compared_or_has_a_reason(theirs):
-    left = LAYERS.keys() ^ {cls.__name__ for cls in theirs}
+def test_every_layer_is_compared_or_has_a_reason(torch_functions):
+    left = LAYERS.keys() ^ {cls.__name__ for cls in torch_functions}
     assert not left, f"{left}: each is computed in torch_layers.py, or has a reason in WITHOUT"
     assert WITHOUT.keys() <= {cls.__name__ for cls in npdl_layers()}

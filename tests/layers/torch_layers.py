@@ -79,17 +79,17 @@ def cross_entropy(layer, P, logits, targets):
     if layer.reduction == "mean":
         total = (weight[targets.clamp(min=0)] * (targets != ignored)).sum()
         return terms.sum() / (total if total else 1)
-    return reduced(layer, terms)
+    return reduce_terms(layer, terms)
 
 
 def soft_cross_entropy(layer, P, logits, q):
     V = logits.shape[-1]
     terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V), reduction="none")
-    return reduced(layer, terms.view(q.shape[:-1]))
+    return reduce_terms(layer, terms.view(q.shape[:-1]))
 
 
-def reduced(layer, terms):
-    """A reduction of terms of any shape, one for each row."""
+def reduce_terms(layer, terms):
+    """Return the terms of a loss, their sum or their mean."""
     return {"none": terms, "sum": terms.sum(), "mean": terms.mean()}[layer.reduction]
 
 
@@ -99,23 +99,23 @@ def sequence_loss(layer, P, logits, targets, counted):
     terms = terms.view(targets.shape) * counted
     if layer.average == "token":
         return terms.sum() / counted.sum()
-    return reduced(layer, terms.sum(1) / counted.sum(1))
+    return reduce_terms(layer, terms.sum(1) / counted.sum(1))
 
 
 def stablemax(layer, P, logits, targets):
     """arXiv:2501.04697, equations 5 and 6."""
     s = torch.where(logits < 0, 1 / (1 - logits.clamp(max=0)), logits + 1)
     p = (s / s.sum(-1, keepdim=True)).gather(-1, targets[..., None])[..., 0]
-    return reduced(layer, -torch.log(p))
+    return reduce_terms(layer, -torch.log(p))
 
 
 def squared_error(layer, P, y, z):
-    return reduced(layer, layer.factor * F.mse_loss(y, z, reduction="none").sum(-1))
+    return reduce_terms(layer, layer.factor * F.mse_loss(y, z, reduction="none").sum(-1))
 
 
-def kl(layer, P, p, q):
+def kl_divergence(layer, P, p, q):
     terms = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="none", log_target=True)
-    return reduced(layer, terms.sum(-1))
+    return reduce_terms(layer, terms.sum(-1))
 
 
 def mlp(layer, P, x):
@@ -131,22 +131,22 @@ def feed_forward(layer, P, x):
 
 # Attention and transformers
 
-def dot(scale):
+def dot_attention(scale):
     return lambda layer, P, q, k, v, mask=None: F.scaled_dot_product_attention(
-        q, k, v, visible(mask), scale=scale)
+        q, k, v, to_tensor(mask), scale=scale)
 
 
-def visible(mask):
+def to_tensor(mask):
     return None if mask is None else torch.tensor(mask)
 
 
-def hidden(mask):
-    """npdl's mask, True where a query may look, as torch's, True where it may not."""
+def invert(mask):
+    """Return a mask for nn.MultiheadAttention, where True means that a key is hidden."""
     return None if mask is None else torch.tensor(~mask)
 
 
-def attention_weights(P, name):
-    """The parameters of an nn.MultiheadAttention; biases of 0 where npdl has none."""
+def torch_attention_parameters(P, name):
+    """Return the parameters of an nn.MultiheadAttention. A missing bias becomes 0."""
     W = P[f"{name}W_O.W"]
     none = torch.zeros_like(W[0])
     return {"in_proj_weight": torch.cat([P[f"{name}W_{c}.W"].T for c in "QKV"]),
@@ -156,15 +156,15 @@ def attention_weights(P, name):
 
 def multi_head(layer, P, Q, K, V, mask=None):
     module = nn.MultiheadAttention(Q.shape[-1], layer.num_heads, batch_first=True).double()
-    return functional_call(module, attention_weights(P, ""), (Q, K, V),
-                           {"attn_mask": hidden(mask), "need_weights": False})[0]
+    return functional_call(module, torch_attention_parameters(P, ""), (Q, K, V),
+                           {"attn_mask": invert(mask), "need_weights": False})[0]
 
 
-def block_weights(P, name):
-    """The parameters of a torch layer for the Block or DecoderBlock of this name."""
+def torch_block_parameters(P, name):
+    """Return the parameters of torch's layer for the Block or DecoderBlock of this name."""
     found = {f"{theirs}.{part}": w for theirs, ours in PARTS.items()
              if f"{name}{ours}W_Q.W" in P
-             for part, w in attention_weights(P, name + ours).items()}
+             for part, w in torch_attention_parameters(P, name + ours).items()}
     for theirs, ours in (("linear1", "ffn.up"), ("linear2", "ffn.down")):
         W = P[f"{name}{ours}.W"]
         found |= {f"{theirs}.weight": W.T,
@@ -177,38 +177,39 @@ def block_weights(P, name):
     return found
 
 
-def block(own, P, x, *memory, name="", **masks):
-    """What torch's layer gives for a Block or DecoderBlock."""
+def run_block(layer, P, x, *memory, name="", **masks):
+    """Return the output of torch's layer for a Block or DecoderBlock."""
     kind = nn.TransformerDecoderLayer if memory else nn.TransformerEncoderLayer
-    module = kind(x.shape[-1], own.attention.num_heads, own.ffn.up.sizes[1], 0.0,
-                  ACTIVATIONS[type(own.ffn.activation).__name__], own.norm1.eps,
-                  batch_first=True, norm_first=isinstance(own, (PreNormBlock, PreNormDecoderBlock)))
-    return functional_call(module.double(), block_weights(P, name), (x, *memory), masks)
+    pre_norm = isinstance(layer, (PreNormBlock, PreNormDecoderBlock))
+    module = kind(x.shape[-1], layer.attention.num_heads, layer.ffn.up.sizes[1], 0.0,
+                  ACTIVATIONS[type(layer.ffn.activation).__name__], layer.norm1.eps,
+                  batch_first=True, norm_first=pre_norm)
+    return functional_call(module.double(), torch_block_parameters(P, name), (x, *memory), masks)
 
 
-def stack(own, P, x, *memory, **masks):
+def run_stack(decoder, P, x, *memory, **masks):
     """Return what torch's layers in a row give, with the last norm."""
-    for i, layer in enumerate(own.blocks):
-        x = block(layer, P, x, *memory, name=f"blocks.{i}.", **masks)
-    return layer_norm(own.norm, {"gain": P["norm.gain"], "bias": P["norm.bias"]}, x) if (
+    for i, layer in enumerate(decoder.blocks):
+        x = run_block(layer, P, x, *memory, name=f"blocks.{i}.", **masks)
+    return layer_norm(decoder.norm, {"gain": P["norm.gain"], "bias": P["norm.bias"]}, x) if (
         "norm.gain" in P) else x
 
 
-def reading(run):
+def with_masks(run):
     """Return the function for `run`, block or stack: of a sequence, or of one and a memory."""
-    def theirs(layer, P, x, *memory, mask=None, memory_mask=None, key_mask=None):
+    def compute(layer, P, x, *memory, mask=None, memory_mask=None, key_mask=None):
         if not memory:
-            return run(layer, P, x, src_mask=hidden(mask), src_key_padding_mask=hidden(key_mask))
+            return run(layer, P, x, src_mask=invert(mask), src_key_padding_mask=invert(key_mask))
         padding = None if memory_mask is None else memory_mask[:, 0, 0]
-        return run(layer, P, x, *memory, tgt_mask=hidden(mask),
-                   memory_key_padding_mask=hidden(padding))
-    return theirs
+        return run(layer, P, x, *memory, tgt_mask=invert(mask),
+                   memory_key_padding_mask=invert(padding))
+    return compute
 
 
 # Rotary positions, with complex numbers whose two parts are a pair; grouped queries
 
-def scaled(scaling, f):
-    """The frequencies of Llama 3.1, by wavelengths; or of a linear scaling."""
+def scale_frequencies(scaling, f):
+    """Return the frequencies f, scaled as in Llama 3.1 or linearly."""
     if not isinstance(scaling, Llama3Scaling):
         return f if scaling is None else f / scaling.factor
     wavelength, L = 2 * torch.pi / f, scaling.original_length
@@ -219,24 +220,25 @@ def scaled(scaling, f):
     return torch.where(inside, between, found)
 
 
-def turned(rotary, P, x, positions=None):
+def rotary_embedding(rotary, P, x, positions=None):
     """Rotary.forward of x (..., S, d)."""
     half = x.shape[-1] // 2
     places = torch.arange(x.shape[-2]) if positions is None else torch.tensor(positions)
-    f = scaled(rotary.scaling, rotary.rope_theta ** -(torch.arange(half).double() / half))
+    power = torch.arange(half).double() / half
+    f = scale_frequencies(rotary.scaling, rotary.rope_theta ** -power)
     angle = torch.outer(places.double(), f)
     y = torch.complex(*x.split(half, -1)) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat([y.real, y.imag], -1)
 
 
 def grouped_attention(layer, P, x, mask=None):
-    def heads(which):
-        y = linear(P, x, f"{which}.").unflatten(-1, (-1, layer.rotary.d)).transpose(1, 2)
-        gain = f"norm_{which[-1].lower()}.gain"
+    def project_heads(name):
+        y = linear(P, x, f"{name}.").unflatten(-1, (-1, layer.rotary.d)).transpose(1, 2)
+        gain = f"norm_{name[-1].lower()}.gain"
         y = F.rms_norm(y, y.shape[-1:], P[gain], layer.norm_q.eps) if gain in P else y
-        return y if which == "W_V" else turned(layer.rotary, P, y)
+        return y if name == "W_V" else rotary_embedding(layer.rotary, P, y)
 
-    y = F.scaled_dot_product_attention(*map(heads, ("W_Q", "W_K", "W_V")), visible(mask),
+    y = F.scaled_dot_product_attention(*map(project_heads, ("W_Q", "W_K", "W_V")), to_tensor(mask),
                                        enable_gqa=True)
     return linear(P, y.transpose(1, 2).flatten(2), "W_O.")
 
@@ -255,9 +257,10 @@ THEIRS = {
     GroupNorm: group_norm, InstanceNorm: instance_norm, FeedForward: feed_forward, MLP: mlp,
     CrossEntropy: cross_entropy, WeightedCrossEntropy: cross_entropy,
     SoftCrossEntropy: soft_cross_entropy, SequenceLoss: sequence_loss, StableMaxLoss: stablemax,
-    SquaredError: squared_error, KLDivergence: kl,
-    DotAttention: dot(1.0), ScaledDotAttention: dot(None), MultiHeadAttention: multi_head,
-    **dict.fromkeys((Block, PreNormBlock, DecoderBlock, PreNormDecoderBlock), reading(block)),
-    **dict.fromkeys((Decoder, Encoder, CrossDecoder), reading(stack)),
-    Rotary: turned, GroupedQueryAttention: grouped_attention, SwiGLU: swiglu,
+    SquaredError: squared_error, KLDivergence: kl_divergence, MultiHeadAttention: multi_head,
+    DotAttention: dot_attention(1.0), ScaledDotAttention: dot_attention(None),
+    **dict.fromkeys((Block, PreNormBlock), with_masks(run_block)),
+    **dict.fromkeys((DecoderBlock, PreNormDecoderBlock), with_masks(run_block)),
+    **dict.fromkeys((Decoder, Encoder, CrossDecoder), with_masks(run_stack)),
+    Rotary: rotary_embedding, GroupedQueryAttention: grouped_attention, SwiGLU: swiglu,
 }

@@ -17,8 +17,8 @@ CELLS = {RNNCell: torch.rnn_tanh_cell, GRUCell: torch.gru_cell, ResetAfterGRUCel
          LSTMCell: torch.lstm_cell}
 
 
-def weights(cell, P, name):
-    """torch's four arrays of the cell called `name`: weights (G, rows), and two biases."""
+def torch_weights(cell, P, name):
+    """Return torch's four arrays for a cell: two weights (G, rows) and two biases (G,)."""
     kind, found, W_h = type(cell), [], P[f"{name}W_h"]
     zero = torch.zeros_like(W_h[0])
     for array in (P[f"{name}W_x"], W_h, P.get(f"{name}b", zero), P.get(f"{name}b_h", zero)):
@@ -29,13 +29,13 @@ def weights(cell, P, name):
     return found
 
 
-def run(cells, P, x, state=None, lengths=None, **options):
-    """nn.RNN, GRU or LSTM of {name: cell}; packed where there are lengths."""
+def run_torch_rnn(cells, P, x, state=None, lengths=None, **options):
+    """Run nn.RNN, nn.GRU or nn.LSTM with the weights of {name: cell}."""
     first = next(iter(cells.values()))
     D, H = P[f"{next(iter(cells))}W_x"].shape[0], first.d_hidden
     depth = len(cells) // (2 if options.get("bidirectional") else 1)
     module = MODULES[type(first)](D, H, depth, batch_first=True, dtype=x.dtype, **options)
-    module._flat_weights = [w for name, cell in cells.items() for w in weights(cell, P, name)]
+    module._flat_weights = [w for name, cell in cells.items() for w in torch_weights(cell, P, name)]
     if lengths is None:
         return module(x, state)
     rows = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), batch_first=True,
@@ -48,39 +48,39 @@ def cell(layer, P, x, state=None):
     if state is None:
         zeros = x.new_zeros(len(x), layer.d_hidden)
         state = (zeros, zeros) if isinstance(layer, LSTMCell) else zeros
-    return CELLS[type(layer)](x, state, *weights(layer, P, ""))
+    return CELLS[type(layer)](x, state, *torch_weights(layer, P, ""))
 
 
 def one_layer(layer, P, x, state=None, lengths=None):
     state = None if state is None else map_state(lambda s: s[None], state)
-    y, final = run({"cell.": layer.cell}, P, x, state, lengths)
+    y, final = run_torch_rnn({"cell.": layer.cell}, P, x, state, lengths)
     return y, map_state(lambda s: s[0], final)
 
 
-def stack(layer, P, x, state=None, lengths=None):
+def recurrent_stack(layer, P, x, state=None, lengths=None):
     cells = {f"layers.{i}.cell.": own.cell for i, own in enumerate(layer.layers)}
-    return run(cells, P, x, state, lengths)
+    return run_torch_rnn(cells, P, x, state, lengths)
 
 
-def both_ways_stacked(layer, P, x, start=None, lengths=None):
+def bidirectional_stack(layer, P, x, start=None, lengths=None):
     cells = {f"layers.{i}.{side}.layers.0.cell.": getattr(own, side).layers[0].cell
              for i, own in enumerate(layer.layers) for side in ("ahead", "back")}
     state = None if start is None else torch.cat([s for pair in start for s in pair])
-    y, final = run(cells, P, x, state, lengths, bidirectional=True)
+    y, final = run_torch_rnn(cells, P, x, state, lengths, bidirectional=True)
     return y, tuple((final[i : i + 1], final[i + 1 : i + 2]) for i in range(0, len(final), 2))
 
 
-def both_ways(layer, P, x, start=None, lengths=None):
+def bidirectional(layer, P, x, start=None, lengths=None):
     cells = {f"{side}.layers.0.cell.": getattr(layer, side).layers[0].cell
              for side in ("ahead", "back")}
     state = None if start is None else torch.cat(start) if torch.is_tensor(start[0]) else tuple(
         map(torch.cat, zip(*start, strict=True)))
-    y, final = run(cells, P, x, state, lengths, bidirectional=True)
+    y, final = run_torch_rnn(cells, P, x, state, lengths, bidirectional=True)
     return y, tuple(map_state(lambda s, i=i: s[i : i + 1], final) for i in range(2))
 
 
 THEIRS = {
     **dict.fromkeys((RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell), cell),
-    **dict.fromkeys((RNN, GRU, ResetAfterGRU, LSTM), stack),
-    RecurrentLayer: one_layer, BidirectionalStack: both_ways_stacked, Bidirectional: both_ways,
+    **dict.fromkeys((RNN, GRU, ResetAfterGRU, LSTM), recurrent_stack),
+    RecurrentLayer: one_layer, Bidirectional: bidirectional, BidirectionalStack: bidirectional_stack
 }

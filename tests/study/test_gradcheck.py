@@ -17,14 +17,14 @@ from npdl import (
     RMSNorm,
     gradcheck,
 )
-from npdl.backend import stream, xp
+from npdl.backend import make_rng, xp
 from npdl.study.check.adapters import as_layer
 from npdl.study.check.differences import Direction, make_perturbed_run
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.relative_error import relative_error
 
-RNG = stream(11)
+RNG = make_rng(11)
 X = RNG.standard_normal((2, 3, 4))
 ROWS = RNG.standard_normal((3, 4))
 NAN, INF = np.nan, np.inf

@@ -33,7 +33,7 @@ from npdl.study.trace.statements import make_watched_function
     ("y = x[..., :n] * 2", "y = x[..., :n] · 2"),
     ("z = xp.zeros(shape, dtype) * parts", ""),
     ("dc = dh * (1 - tanh_c * tanh_c)", "dc = dh ⊙ (1 − tanh(c) ⊙ tanh(c))"),
-    ("state = new if valid is None else chooser(new)", ""),
+    ("state = new if valid is None else make_selector(new)", ""),
 ])
 def test_a_line_of_code_as_a_formula(code, formula):
     node = ast.parse(code).body[0]

@@ -11,7 +11,7 @@ import pytest
 
 from npdl import Embedding
 from npdl.__main__ import main
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.errors import InputError
 from npdl.study.check import examples
 from npdl.study.check.samples import (
@@ -205,7 +205,7 @@ def outputs_and_gradients(layer, inputs, options):
     """{path: array} of the outputs, the gradients and the running statistics of a sample."""
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
-        dx = layer.backward(draw_upstream(outputs, stream(0, 78)), cache)
+        dx = layer.backward(draw_upstream(outputs, make_rng(0, 78)), cache)
     return dict(leaves(outputs, "y")) | dict(leaves(as_tuple(dx), "dx")) | {
         path: param.grad if param.trainable else param.data
         for path, param in layer.params(frozen=True)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.study.check.samples import find_layer_classes
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import cast_tree, is_float, leaves, map_leaves
@@ -14,7 +14,7 @@ from npdl.study.trees import cast_tree, is_float, leaves, map_leaves
 
 def case_rng(case):
     """Return the generator for a case's parameters and inputs."""
-    return stream(zlib.crc32(str(case).encode()))
+    return make_rng(zlib.crc32(str(case).encode()))
 
 
 @dataclass

@@ -16,7 +16,7 @@ import inspect
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.functions import softmax
 from npdl.layers.activation import Tanh
 from npdl.layers.attention import causal_mask
@@ -109,7 +109,7 @@ class FixedNoise:
         self.seed = seed
 
     def random(self, shape):
-        return stream(self.seed, *shape).random(shape)
+        return make_rng(self.seed, *shape).random(shape)
 
 
 ONE = (1, 1)

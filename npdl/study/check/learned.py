@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.core import Layer, Param, get_items
+from npdl.core import Layer, Param, flatten_items
 from npdl.study.trees import is_equal
 
 PARAMETERS = ("params", "parameters")
@@ -93,7 +93,7 @@ def find_parameter_candidates(owner):
 def walk_attributes(owner, path="", enclosing=()):
     """Yield (dotted path, value) for all attributes of an object and of its parts."""
     for name, value in list(vars(owner).items()):
-        for at, item in get_items(value, f"{path}{name}"):
+        for at, item in flatten_items(value, f"{path}{name}"):
             if isinstance(item, Layer):
                 yield from ((f"{at}.{n}", param) for n, param in item.params())
             elif has_backward_or_arrays(item) and item is not owner and not any(
@@ -130,7 +130,7 @@ def copy_equal_attributes(before, once, twice):
     """
     attributes, second = vars(before), vars(twice)
     for name, value in vars(once).items():
-        parts = [[item for _, item in get_items(one, "") if has_backward_or_arrays(item)]
+        parts = [[item for _, item in flatten_items(one, "") if has_backward_or_arrays(item)]
                  for one in (attributes.get(name), value, second.get(name))]
         if parts[0] and len(parts[0]) == len(parts[1]) == len(parts[2]):
             for three in zip(*parts, strict=True):

@@ -15,7 +15,7 @@ import pkgutil
 import npdl.adapt
 import npdl.layers
 import npdl.models
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.core import Layer
 from npdl.errors import InputError
 from npdl.study.check.adapters import FunctionPair, as_layer
@@ -57,7 +57,7 @@ def sample(cls, seed=0, **options):
             issubclass(cls, FunctionPair) else "classmethod sample() that returns layer, x"
         raise InputError("the inputs of forward are not known; give the shape of each, for "
                          f"example --input x=2,3,4, or write a {sampler}")
-    layer, inputs, given = row[0](cls, stream(seed, 11), **options)
+    layer, inputs, given = row[0](cls, make_rng(seed, 11), **options)
     return as_layer(layer), inputs, given
 
 
@@ -109,7 +109,7 @@ def make_sample_with_option(cls, name, value, seed=0):
     given = given | more
     if callable(value) and name not in list(
             inspect.signature(layer.forward).parameters)[: len(inputs)]:
-        drawn = value(layer, inputs, stream(seed, 14))
+        drawn = value(layer, inputs, make_rng(seed, 14))
         if name == "state":
             return layer, (*inputs, drawn), given
         given[name] = drawn
@@ -119,7 +119,7 @@ def make_sample_with_option(cls, name, value, seed=0):
 def make_random_float64_copy(layer, inputs, seed=0):
     """Return (layer, inputs) in float64; the layer is a copy with random parameters."""
     layer = layer.astype("float64")
-    randomise(layer, stream(seed, 77))
+    randomise(layer, make_rng(seed, 77))
     return layer, cast_tree(tuple(inputs), "float64")
 
 

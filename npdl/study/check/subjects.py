@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-from npdl.backend import stream, to_device
+from npdl.backend import make_rng, to_device
 from npdl.core import rebuild, walk
 from npdl.study.check.adapters import Adapter, Uncheckable, get_forward_arguments
 from npdl.study.check.learned import find_gradient_key
@@ -56,9 +56,9 @@ class Subject:
         if not all(is_npdl_class(type(part)) for part in walk(self.layer)):
             self._prepare_student_layer()
         if not keep_params:
-            randomise(self.layer, stream(seed, 77))
+            randomise(self.layer, make_rng(seed, 77))
         outputs = self._check_forward_repeats()
-        self.dout = draw_upstream(outputs, stream(seed, 78))
+        self.dout = draw_upstream(outputs, make_rng(seed, 78))
         if getattr(self.layer, "is_loss", False):
             self.dout = ones_like(outputs)
         self.paths = tuple(path for path, _ in leaves(self.dout))
@@ -67,7 +67,7 @@ class Subject:
                               "array or a tuple of arrays")
         self.uses = [self.paths, *(some for n in (1, 2) if n < len(self.paths)
                                    for some in itertools.combinations(self.paths, n))]
-        self.params, rng = dict(self.layer.params()), stream(seed, 79)
+        self.params, rng = dict(self.layer.params()), make_rng(seed, 79)
         self._start_gradients = {name: rng.standard_normal(param.shape)
                                  for name, param in self.params.items()}
         self.arrays = {name: param.data for name, param in self.params.items()} | {

@@ -13,7 +13,7 @@ import linecache
 import sys
 from pathlib import Path
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.errors import InputError, NpdlError
 from npdl.study.check.adapters import (
     FunctionPair,
@@ -102,7 +102,7 @@ def build_target(name, inputs=(), settings=()):
     cls = find_class(name)
     arrays = _parse_settings(inputs, "--input", "x=2,3,4")
     arguments = _parse_settings(settings, "--set", "d_model=4")
-    rng = stream(0, 11)
+    rng = make_rng(0, 11)
     arrays = {name: _draw_array(rng, name, shape) for name, shape in arrays.items()}
     arguments = {name: _draw_array(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}

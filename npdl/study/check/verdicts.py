@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.core import walk
 from npdl.exceptions import printable
 from npdl.study.check.differences import LIMIT, Direction, choose_tolerance, make_perturbed_run
@@ -155,7 +155,8 @@ class Check:
     def __init__(self, subject, entries=None):
         self.subject, self.arrays = subject, subject.arrays
         self.paths, self.notes = subject.paths, [*subject.notes]
-        rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.compute_outputs()]
+        self.base = [np.array(a) for a in subject.compute_outputs()]
+        rng = make_rng(subject.seed, 80)
         self.weights = [d for _, d in leaves(subject.dout)]
         self.limit = choose_tolerance(self.base)
         if self.limit > LIMIT:

@@ -11,7 +11,7 @@ import textwrap
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.study.check.samples import make_random_float64_copy, make_sample_builders, sample
 from npdl.study.check.target import find_npdl_class
 from npdl.study.homework.answers import FIRST, SECOND
@@ -55,16 +55,16 @@ class Exercise:
         first, second, _, *others = make_sample_builders(self.cls).items()
         cases, test_cases = [(FIRST, first[1]), (SECOND, second[1]), *others], {}
         for number, (name, build) in enumerate(cases):
-            layer, inputs, options = build(stream(seed, 11, number))
+            layer, inputs, options = build(make_rng(seed, 11, number))
             layer, inputs = make_random_float64_copy(layer, inputs, seed)
             with np.errstate(all="ignore"):
                 outputs, _ = copy.deepcopy(layer).forward(*copy_tree(inputs), **options)
-            rng = stream(seed, 17)
+            rng = make_rng(seed, 17)
             for _, param in layer.params():     # backward must add to these gradients
                 param.grad = rng.standard_normal(param.shape)
             test_cases[name] = {
                 "layer": layer, "inputs": inputs, "options": options, "names": self.names,
-                "dy": draw_upstream(outputs, stream(seed, 78))}
+                "dy": draw_upstream(outputs, make_rng(seed, 78))}
         return test_cases
 
     def format_student_file(self):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
 from npdl.train import style
 
@@ -78,7 +78,7 @@ def plot_gradients(steps=100):
 
 
 def _compute_norm_curve(cell_class, has_long_memory, steps, seed):
-    rng = stream(seed, 14)
+    rng = make_rng(seed, 14)
     cell = cell_class(WIDTH, WIDTH, rng=rng, dtype="float64")
     if has_long_memory:
         set_long_memory(cell, rng)

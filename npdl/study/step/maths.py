@@ -158,7 +158,7 @@ class _Mathematics(ast.NodeTransformer):
             arguments.insert(0, owner)                  # x.sum(0) as np.sum(x, 0)
         if not arguments:
             raise NoFormula
-        if name == "sum_over" or owner is not None and name in SUMS:
+        if name == "sum_in_float64" or owner is not None and name in SUMS:
             return self._make_sum(SUMS.get(name, "Σ"), arguments[0], [*arguments[1:], *axes])
         if owner is not None and name in INFIX and len(arguments) == 2:
             return self.visit(ast.BinOp(arguments[0], INFIX[name], arguments[1]))

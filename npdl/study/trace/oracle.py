@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from npdl.backend import stream
+from npdl.backend import make_rng
 
 CLOSE = 1e-7                    # allowed relative error of an inner product; with a larger number,
                                 # wrong values pass as right
@@ -23,7 +23,7 @@ KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 @functools.lru_cache(maxsize=256)
 def draw_direction(shape):
     """Return a random array of a shape; every call with this shape returns the same array."""
-    return stream(0, 5, *shape).standard_normal(shape)
+    return make_rng(0, 5, *shape).standard_normal(shape)
 
 
 def normalise_name(name):

@@ -170,7 +170,7 @@ class FolderWeights:
                              f"{', '.join(safetensors.FLOATS)}, and no arrays that another "
                              "library has quantized")
         if mapped and entry.stored_dtype == np.dtype(dtype):
-            return file.mapped(name)
+            return file.map_array(name)
         return file.read(name, dtype)
 
 

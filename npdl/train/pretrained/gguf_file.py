@@ -159,7 +159,7 @@ class GGUFWeights:
         if is_known:
             f = base ** -(np.arange(len(divisors)) / len(divisors))
             expected = Llama3Scaling(float(divisors.max()), **LLAMA3)
-            is_known = np.allclose(f / divisors, expected.frequencies(f), 1e-5, 0)
+            is_known = np.allclose(f / divisors, expected.scale_frequencies(f), 1e-5, 0)
         if not is_known:
             raise InputError(f"{self.path}: {FREQUENCIES} scales the rotary frequencies in another "
                              "way than Llama 3.1 to 3.3; use a folder with config.json")

@@ -29,7 +29,7 @@ def test_what_is_written_is_read(tmp_path):
     file = SafetensorsFile(path)
     assert list(file.entries) == list(ARRAYS)
     for name, array in ARRAYS.items():
-        for found in (file.mapped(name), file.read(name)):
+        for found in (file.map_array(name), file.read(name)):
             assert found.dtype == array.dtype and found.shape == array.shape
             np.testing.assert_array_equal(found, array)
     assert file.read("strided", "f8").dtype == "f8" and file.read("ids", "f8").dtype == "i8"
@@ -46,7 +46,7 @@ def test_the_package_reads_and_writes_the_same(tmp_path):
     contiguous = {name: np.array(a, order="C") for name, a in ARRAYS.items()}
     library.save_file(contiguous, path)
     for name, array in contiguous.items():
-        np.testing.assert_array_equal(SafetensorsFile(path).mapped(name), array)
+        np.testing.assert_array_equal(SafetensorsFile(path).map_array(name), array)
 
 
 def test_bfloat16_is_half_of_a_float32(tmp_path):

@@ -17,7 +17,7 @@ from npdl.decoding.repetition import PenalisedRepetition
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.study.relative_error import relative_error
 from npdl.train.pretrained import load, to_huggingface
-from tests.layers.torch_layers import scaled
+from tests.layers.torch_layers import scale_frequencies
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]
@@ -68,7 +68,7 @@ def rotary(module):
     def forward(x, position_ids):
         d, rope = 2 * len(module.inv_freq), module.config.rope_parameters
         power = torch.arange(0, d, 2, dtype=x.dtype) / d
-        f = scaled(scaling_of(rope), rope["rope_theta"] ** -power)
+        f = scale_frequencies(scaling_of(rope), rope["rope_theta"] ** -power)
         angle = position_ids[..., None].to(x.dtype) * f
         angle = torch.cat((angle, angle), -1)
         return angle.cos(), angle.sin()
