@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl import optim
+from npdl import RNN, Autoencoder, Bidirectional, BiRNN, Embedding, Linear, optim
 from npdl.adapt import add_lora
 from npdl.adapt.quantize import quantize
 from npdl.data import ModularArithmetic, batch_indices
@@ -15,12 +15,7 @@ from npdl.data.text import Characters
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy, sample
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
-from npdl.layers.bidirectional import Bidirectional
-from npdl.layers.embedding import POSITIONS, Embedding
-from npdl.layers.linear import Linear
-from npdl.layers.recurrent import RNN
-from npdl.models.autoencoder import Autoencoder
-from npdl.models.birnn import BiRNN
+from npdl.layers.embedding import POSITIONS
 from npdl.schedule import SCHEDULES, schedule
 from tests.layers.cases import is_composed
 from tests.tools import slow

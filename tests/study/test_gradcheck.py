@@ -5,18 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from npdl import (
-    LSTM,
-    Cache,
-    CrossEntropy,
-    Layer,
-    LayerNorm,
-    Linear,
-    Param,
-    ReLU,
-    RMSNorm,
-    gradcheck,
-)
+import npdl
+from npdl import LSTM, Cache, Layer, LayerNorm, Linear, Param, ReLU, gradcheck
 from npdl.backend import make_rng, xp
 from npdl.study.check.adapters import as_layer
 from npdl.study.check.differences import Direction, make_perturbed_run
@@ -47,7 +37,7 @@ class ZeroStateGradient(LSTM):
         return dx, tuple(xp.zeros_like(d) for d in dstate)
 
 
-class ForgetsEps(RMSNorm):
+class ForgetsEps(npdl.RMSNorm):
     def backward(self, dy, cache):
         d = dy * self.gain.data
         self.gain.grad += (dy * cache.x_hat).sum(0)
@@ -216,7 +206,7 @@ def test_float32_outputs_have_the_uncertainty_of_float32():
 @pytest.mark.parametrize(("layer", "inputs", "right"), [
     (LayerNorm(4), (np.ones((2, 4)),), True),
     (Linear(4, 2), (1e6 * ROWS,), True),
-    (CrossEntropy(), (50 * ROWS, np.argmax(ROWS, -1)), None),
+    (npdl.CrossEntropy(), (50 * ROWS, np.argmax(ROWS, -1)), None),
     (ReLU(), (np.array([[0.0, 1.0, -2.0]]),), None),
     (ReLU(), (np.array([[1e-5, 1.0, -3e-4]]),), True),
 ])
