@@ -228,7 +228,8 @@ def return_mask(self, dy, cache):
 
 
 @pytest.mark.parametrize("cls, backward, fix", [    # w starts at 1, which hides the factor
-    (Scaled, return_without_factor, "dy * self.w.data"), (npdl.ReLU, return_mask, "(cache.x > 0) * dy")])
+    (Scaled, return_without_factor, "dy * self.w.data"),
+    (npdl.ReLU, return_mask, "(cache.x > 0) * dy")])
 def test_a_missing_factor_is_the_fix(cls, backward, fix):
     report = blame(make_layer(cls, backward=backward), X)
     assert report.fix == f"return {fix}" and report.verified
