@@ -30,14 +30,10 @@ def as_npdl(parts):
     return found
 
 
-def random_weights(rng, shape_lists):
-    return [{name: rng.normal(0, 0.3, shape) for name, shape in shapes.items()}
-            for shapes in shape_lists]
-
-
 def test_loss_and_every_gradient_equal_those_of_npdl():
     rng = np.random.default_rng(3)
-    weights = random_weights(rng, [tiny_gpt.ENDS, tiny_gpt.BLOCK, tiny_gpt.BLOCK])
+    weights = [{name: rng.normal(0, 0.3, shape) for name, shape in shapes.items()}
+               for shapes in (tiny_gpt.ENDS, tiny_gpt.BLOCK, tiny_gpt.BLOCK)]
     ids = rng.integers(0, tiny_gpt.V, (5, tiny_gpt.S))
     answers = rng.integers(0, tiny_gpt.V, 5)
     logits, cache = tiny_gpt.gpt(ids, weights)
