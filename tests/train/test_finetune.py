@@ -124,6 +124,7 @@ def test_runs_of_the_wrong_kind_are_refused(tmp_path, adds, capsys):
     with pytest.raises(InputError, match="has adapters already"):
         finetune_config(tuned(adds, tmp_path / "lora", Adapters()), Adapters(), {})
     assert commands.finetune(["--resume", "--out", str(adds)]) == 2
-    assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
+    assert "was not fine-tuned; resume it with python experiments/train_gpt.py" in (
+        capsys.readouterr().err)
     assert commands.finetune([str(adds), "--steps", "1", "--out", str(adds)]) == 2
     assert "holds a run already" in capsys.readouterr().err
