@@ -1,6 +1,6 @@
 """experiments/tiny_gpt.py computes what npdl's GPT computes, and learns."""
 
-import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +69,4 @@ def test_a_short_training_learns_its_sums(capsys):
 
 def test_the_file_imports_numpy_alone():
     text = Path(tiny_gpt.__file__).read_text(encoding="utf-8")
-    imports = [node for node in ast.walk(ast.parse(text))
-               if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assert [ast.unparse(node) for node in imports] == ["import numpy as np"]
+    assert re.findall(r"^ *(?:import|from) .*", text, re.M) == ["import numpy as np"]
