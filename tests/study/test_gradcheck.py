@@ -13,6 +13,7 @@ from npdl.study.check.differences import Direction, make_perturbed_run
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.relative_error import relative_error
+from tests.study.test_blame import Scaled
 
 RNG = make_rng(11)
 X = RNG.standard_normal((2, 3, 4))
@@ -65,28 +66,20 @@ def test_wrong_gradients_are_found_and_no_others(layer, inputs, wrong):
     assert gradcheck(layer, *inputs).ok()
 
 
-class Scaled(Layer):
-    """y = x * w, with one wrong entry of dx."""
-
-    def __init__(self, times):
-        self.w, self.times = Param(np.ones(40)), times
-
-    def forward(self, x):
-        return x * self.w.data, Cache(x=x)
-
+class OneWrongEntry(Scaled):
     def backward(self, dy, cache):
         self.w.grad += (dy * cache.x).sum(0)
         dx = dy * self.w.data
-        dx[7, 7] *= self.times
+        dx[77, 2] *= self.factor
         return dx
 
 
 @pytest.mark.parametrize("times", [1.001, 1e200, NAN])
 def test_one_wrong_entry_of_a_large_array_is_found(times):
-    x = np.random.default_rng(1).standard_normal((20, 40))
-    assert Check(Subject(as_layer(Scaled(1.0)), (x,))).compute_verdict().right
+    x = np.random.default_rng(1).standard_normal((200, 4))
+    assert Check(Subject(as_layer(OneWrongEntry(1.0)), (x,))).compute_verdict().right
     for entries in (None, 0):
-        found = Check(Subject(as_layer(Scaled(times)), (x,)), entries).compute_verdict()
+        found = Check(Subject(as_layer(OneWrongEntry(times)), (x,)), entries).compute_verdict()
         assert [row.name for row in found.wrong] == ["input x"]
 
 
