@@ -119,7 +119,6 @@ def test_set_gives_numbers_arrays_and_options_of_npdls_layers(tmp_path, monkeypa
 
 
 ODD = {
-    "sys.exit in forward": (dict(forward="sys.exit(0)"), 2, "Mine called sys.exit(0); remove"),
     "sys.exit in backward": (dict(backward="sys.exit(7)"), 2, "Mine called sys.exit(7); remove"),
     "sys.exit in sample": (dict(sample="sys.exit()"), 2, "Mine called sys.exit(None); remove"),
     "no layer": (dict(sample="return 5, np.ones((2, 3))"), 2, "must return an instance of Mine"),
