@@ -73,7 +73,7 @@ def test_equations_hold_and_directives_are_rendered(path):
         assert getattr(page, part.name)(part)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_the_code_of_a_solution_runs(path, capsys):
     for block in re.finditer("^( *)```python\n(.*?)^\\1```", path.read_text("utf-8"), re.M | re.S):
         exec(textwrap.dedent(block[2]), {})
