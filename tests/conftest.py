@@ -32,7 +32,7 @@ def pytest_configure(config):
     """Some builds of BLAS warn in products that are right (numpy issue 28687): ignore it there,
     although warnings are errors."""
     if os.environ.get("NPDL_REQUIRE_TORCH"):
-        importlib.import_module("torch")        # no test is skipped for want of it
+        importlib.import_module("torch")        # without it, tests would be skipped
     x = np.random.default_rng(1).standard_normal((129, 100)).astype("float32")
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):
         warnings.simplefilter("always")
