@@ -34,7 +34,7 @@ def test_correct_files_in_odd_styles_are_correct_in_all_their_gradients(tmp_path
 
 
 @pytest.mark.parametrize("find", [
-    lambda: QUICK_LAYERS, pytest.param(layers, marks=pytest.mark.slow)])
+    lambda: QUICK_LAYERS, pytest.param(lambda: layers()[::4], marks=pytest.mark.slow)])
 def test_no_layer_of_npdl_is_accused_and_an_answer_takes_at_most_ten_seconds(find, tmp_path):
     answers = {layer: make_answer(make_source(*layer), 0, tmp_path) for layer in find()}
     assert not [layer for layer, answer in answers.items() if reports_error(answer.report)]
@@ -51,6 +51,6 @@ def test_of_the_mutants_90_percent_are_named_and_no_verified_fix_is_false(tmp_pa
 
 @pytest.mark.slow
 def test_no_neutral_mutant_is_accused(tmp_path):
-    pool = list(itertools.islice(choose_mutants(1, make_neutral_mutants), 60))
-    assert len(pool) == 60
+    pool = list(itertools.islice(choose_mutants(1, make_neutral_mutants), 30))
+    assert len(pool) == 30
     assert not [str(mutant) for mutant in pool if reports_error(run_blame(mutant.text, tmp_path))]
