@@ -1,5 +1,6 @@
 """The command line of step and blame: layers, inputs, one-line errors, and code that misbehaves."""
 
+import contextlib
 import inspect
 import os
 import subprocess
@@ -210,6 +211,22 @@ def outputs_and_gradients(layer, inputs, options):
         for path, param in layer.params(frozen=True)}
 
 
+def are_different(found, expected):
+    return found.keys() != expected.keys() or any(
+        a.shape != expected[path].shape or not np.allclose(a, expected[path], 0, 1e-6)
+        for path, a in found.items())
+
+
+def test_the_sizes_of_the_examples_are_no_defaults():
+    for name, cls in find_layer_classes().items():
+        for option, taken in inspect.signature(cls.__init__).parameters.items():
+            if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
+                with contextlib.suppress(InputError):   # the default may not fit the other sizes
+                    default = outputs_and_gradients(*sample(cls, **{option: taken.default}))
+                    plain = outputs_and_gradients(*sample(cls))
+                    assert are_different(default, plain), (name, option)
+
+
 def test_an_option_without_a_value_is_an_error(monkeypatch):
     class Other(Embedding):
         def __init__(self, *sizes, loud=False, **keywords):
@@ -240,6 +257,4 @@ def test_every_option_changes_the_result(cls):
             continue
         found = outputs_and_gradients(layer, inputs, options)
         is_input = name == "state" and len(before) == len(inputs)
-        assert is_input or found.keys() != expected.keys() or any(
-            a.shape != expected[path].shape or not np.allclose(a, expected[path], 0, 1e-6)
-            for path, a in found.items()), (name, value)
+        assert is_input or are_different(found, expected), (name, value)
