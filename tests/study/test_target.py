@@ -27,7 +27,6 @@ from npdl.study.check.target import build_target
 from npdl.study.containment import is_library_file
 from npdl.study.trees import as_tuple, draw_upstream, leaves
 
-ROOT = Path(__file__).parents[2]
 MINE = '''
 import sys
 import numpy as np
@@ -164,7 +163,7 @@ def test_numpy_is_a_library_wherever_it_lies(tmp_path):
     (tmp_path / "work" / "arrays.py").write_text(ARRAYS)
     command = [sys.executable, "-S", "-m", "npdl", "step", "arrays.py:relu", "--input", "x=2,3"]
     done = subprocess.run(command, cwd=tmp_path / "work", capture_output=True, text=True, env={
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"})
     assert done.returncode == 0 and "input x" in done.stdout, done.stdout + done.stderr
     assert "RecursionError" not in done.stdout and "_multiarray" not in done.stdout
 
