@@ -39,7 +39,8 @@ def collect_versions():
 def describe_compiler():
     """Return the first line of the version text of the C compiler, or "none"."""
     try:
-        return next(iter(c_build.compiler_version(c_build.find_compiler()).splitlines()), "unknown")
+        text = c_build.get_compiler_version(c_build.find_compiler())
+        return next(iter(text.splitlines()), "unknown")
     except c_build.CompilerError:
         return "none"
 
