@@ -11,7 +11,7 @@ import numpy as np
 
 from npdl.backend import is_host, to_device, to_host
 from npdl.engine import RecordedStep, compile_step
-from npdl.engine.prefix import CAUSAL, RowsCache, model_on_rows
+from npdl.engine.prefix import CAUSAL, PrefixRowsCache, make_prefix_model
 from npdl.engine.training import update_parameters
 from npdl.errors import checked_ids
 from npdl.losses import SequenceLoss, most_probable
@@ -134,8 +134,9 @@ class RecordedEngine(PlainEngine):
 
         def arguments(part):
             arrays = part.targets, part.counted
-            return (RowsCache().get_rows(self.model, part.model_inputs, arrays) if shared
-                    else (part.model_inputs, *arrays))
+            if not shared:
+                return part.model_inputs, *arrays
+            return PrefixRowsCache().get_prefix_rows(self.model, part.model_inputs, arrays)
 
         def work(i):
             return [steps[i](*arguments(part)) for part in parts[i::self._threads]]
@@ -162,7 +163,7 @@ def measure_prefixes(model, rows, entries, targets, counted):
     rows     the distinct prefixes (npdl.engine.prefix.Rows)
     entries  (B, C) integers: for each of the targets (B, C), the index of its prefix
     """
-    logits, _ = model_on_rows(model).forward(rows)          # logits (M, V), one row per prefix
+    logits, _ = make_prefix_model(model).forward(rows)          # logits (M, V), one row per prefix
     return measure_logits(logits[entries], most_probable(logits)[entries], targets, counted)
 
 

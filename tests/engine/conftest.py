@@ -16,7 +16,7 @@ def cache_home(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def messages():
     """A message is printed once in a process; here, once in a test."""
-    step.print_note.cache_clear()
+    step.print_note_once.cache_clear()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import npdl
 from npdl import backend, optim
 from npdl.backend import to_host, xp
 from npdl.engine import RecordedStep, compile_step, training_step
-from npdl.engine.step import move_arrays
+from npdl.engine.step import map_arrays
 from npdl.losses import SequenceLoss
 from npdl.study.check.samples import find_layer_classes
 from tests.engine.test_equality import (
@@ -32,7 +32,7 @@ emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts
 
 def host_arrays(layers, answers):
     """arrays_of, on the host."""
-    return map(to_host, arrays_of(layers, move_arrays(answers, to_host)))
+    return map(to_host, arrays_of(layers, map_arrays(answers, to_host)))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [

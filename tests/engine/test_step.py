@@ -466,7 +466,7 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target):
     step = compile_step(model, CrossEntropy(), npdl.AdamW(model), target=target)
     step(rng.standard_normal((2048, 64), np.float32), rng.integers(0, 3, 2048))
     before = [p.data.copy() for _, p in model.params()]
-    lines = profile(step.recorded, rounds=1)
+    lines = profile(step.recorded, repeats=1)
     operations = step.recorded.recordings[0].operations
     assert sum(line.operations for line in lines) == len(operations)
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
