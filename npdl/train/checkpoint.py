@@ -31,7 +31,7 @@ def save(path, arrays, meta):
             raise CheckpointError(f"{path} was not written, because array {name!r} holds NaN or "
                                   "infinity; start again with a smaller learning rate")
 
-    def write(file):
+    def write_archive(file):
         np.savez(file, **{name: arrays[name] for name in sorted(arrays)})
         with zipfile.ZipFile(file, "a") as archive:
             archive.writestr(zipfile.ZipInfo(META), json.dumps(meta, sort_keys=True))
@@ -41,7 +41,7 @@ def save(path, arrays, meta):
         file.seek(end)
         file.write(digest)
 
-    write_atomically(path, write)
+    write_atomically(path, write_archive)
 
 
 def load(path):

@@ -32,8 +32,8 @@ def plot_curves(groups, path, log_steps=False):
         panels = figure.subplots(2, count, sharex=True, sharey="row")
     for k, (title, runs) in enumerate(groups.items()):
         title = textwrap.fill(title, 45) if count > 1 else ""
-        _draw(panels[0][k], runs, "loss", log_steps, title)
-        _draw(panels[1][k], runs, "accuracy", log_steps)
+        _draw_quantity(panels[0][k], runs, "loss", log_steps, title)
+        _draw_quantity(panels[1][k], runs, "accuracy", log_steps)
         panels[0][k].set_yscale("log", nonpositive="mask")
         panels[1][k].set_ylim(-0.03, 1.03)
     if count > 1:
@@ -46,7 +46,7 @@ def plot_curves(groups, path, log_steps=False):
     style.save(figure, path)
 
 
-def _draw(axes, runs, quantity, log_steps, title=""):
+def _draw_quantity(axes, runs, quantity, log_steps, title=""):
     from matplotlib.ticker import MaxNLocator
 
     first = 1 if log_steps else -math.inf

@@ -91,7 +91,7 @@ class PlainEngine:
 
     def measure(self, batch):
         """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
-        return join_parts([measure(self.model, part.model_inputs, to_device(part.targets),
+        return join_measurements([measure(self.model, part.model_inputs, to_device(part.targets),
                                    to_device(part.counted)) for part in batch.split(batch.chunk)])
 
 
@@ -132,17 +132,18 @@ class RecordedEngine(PlainEngine):
                                       for _ in range(self._threads)]
         steps = self._measures[shared]
 
-        def arguments(part):
+        def make_arguments(part):
             arrays = part.targets, part.counted
             if not shared:
                 return part.model_inputs, *arrays
             return PrefixRowsCache().get_prefix_rows(self.model, part.model_inputs, arrays)
 
-        def work(i):
-            return [steps[i](*arguments(part)) for part in parts[i::self._threads]]
+        def measure_parts(i):
+            return [steps[i](*make_arguments(part)) for part in parts[i::self._threads]]
         with ThreadPoolExecutor(self._threads) as pool:
-            done = list(pool.map(work, range(self._threads)))
-        return join_parts([done[i % self._threads][i // self._threads] for i in range(len(parts))])
+            done = list(pool.map(measure_parts, range(self._threads)))
+        return join_measurements([done[i % self._threads][i // self._threads]
+                                  for i in range(len(parts))])
 
 
 def compute_logits(model, inputs, **options):
@@ -173,7 +174,7 @@ def measure_logits(logits, predicted, targets, counted):
     return loss, ((predicted == targets) & counted).sum(1)
 
 
-def join_parts(parts):
+def join_measurements(parts):
     """Join the (losses, counts) of a batch's parts into two arrays (B,)."""
     losses, counts = zip(*parts, strict=True)
     return np.concatenate(list(map(to_host, losses))), np.concatenate(list(map(to_host, counts)))

@@ -10,7 +10,7 @@ from npdl.layers.dropout import Dropout
 from npdl.schedule import schedule
 from npdl.train.config import UserFunction
 from npdl.train.engine import make_engine
-from npdl.train.task import make_model, make_optimizer, make_task, resolve_config
+from npdl.train.task import complete_config, make_model, make_optimizer, make_task
 
 IN_EVERY_RECORD = ("step", "l2_norm", "lr")
 
@@ -30,7 +30,7 @@ class Trainer:
     """
 
     def __init__(self, config, base=None, metrics=None):
-        self.config = config = resolve_config(config)
+        self.config = config = complete_config(config)
         self.task = make_task(config)
         self.model = make_model(config, self.task, base)
         self.optimizer = make_optimizer(config, self.model)

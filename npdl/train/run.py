@@ -19,7 +19,7 @@ from pathlib import Path
 
 from npdl.backend import convert_cupy_errors, using
 from npdl.cli.console import describe_missing_packages, note
-from npdl.cli.folders import clean_stale
+from npdl.cli.folders import remove_stale_files
 from npdl.cli.options import option_name
 from npdl.errors import InputError
 from npdl.train import checkpoint
@@ -27,7 +27,7 @@ from npdl.train import folder as folders
 from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, l2_norm
 from npdl.train.metrics import append_record, read_records, remove_records_after
 from npdl.train.result import print_result
-from npdl.train.task import make_model, make_task, resolve_config
+from npdl.train.task import complete_config, make_model, make_task
 from npdl.train.versions import collect_versions
 
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
@@ -67,7 +67,7 @@ class Run:
             if self.resume:
                 read_resumed_config(self.folder, vars(self.config))
             else:
-                folders.make_folder(self.folder, self.config, checkpoint.get_state(
+                folders.make_run_folder(self.folder, self.config, checkpoint.get_state(
                     self.config, self.model, self.optimizer, 0))
             stack.enter_context(folders.lock_folder(self.folder))
             self.started = time.monotonic() - (self._load_checkpoint() if self.resume else 0.0)
@@ -157,7 +157,7 @@ class Run:
 
     def _load_checkpoint(self):
         """Continue from the folder's checkpoint. Return the seconds that the run has taken."""
-        removed = clean_stale(self.folder)
+        removed = remove_stale_files(self.folder)
         if removed:
             note(f"removed {len(removed)} unfinished file(s) of a killed run")
         meta = checkpoint.restore(self.folder / "checkpoint.npz", self.config, self.model,
@@ -212,7 +212,7 @@ def read_resumed_config(folder, changes):
     InputError if any other setting differs from the run's.
     """
     config = folders.read_config(folder)
-    config.check_names(changes)
+    config.check_setting_names(changes)
     differ = [name for name, value in changes.items() if value != getattr(config, name)]
     free = {*MAY_DIFFER, *(name for name in MAY_MOVE if getattr(config, name) is not None)}
     if config.schedule in EXTENDABLE and changes.get("steps", 0) >= config.steps:
@@ -241,7 +241,7 @@ def load_run(folder, config=None):
     `train` did not write.
     """
     config = folders.read_config(folder) if config is None else read_resumed_config(
-        folder, vars(resolve_config(config)))
+        folder, vars(complete_config(config)))
     config = dataclasses.replace(config, backend="numpy", engine="plain")
     task = make_task(config)
     model = make_model(config, task)

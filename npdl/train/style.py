@@ -28,10 +28,10 @@ def figure(width, height, title, note=""):
     return figure
 
 
-def label_axes(axes, x, y, title="", grid="both"):
+def label_axes(axes, x_label, y_label, title="", grid="both"):
     """Set labels and a title, draw a light grid, and remove the frame."""
-    axes.set_xlabel(x, color=INK)
-    axes.set_ylabel(y, color=INK)
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
     if title:
         axes.set_title(title, color=INK, fontsize=11, loc="left", parse_math=False)
     if grid:

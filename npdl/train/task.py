@@ -45,25 +45,25 @@ class Task:
         """Return {"train_loss": number, "train_accuracy": number, ..}, measured by an engine."""
         record = {}
         for name, batch in self.evaluation.items():
-            loss, count = engine.measure(batch)
-            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
-            record[f"{name}_accuracy"] = self.accuracy(count, batch.counted)
-            record |= self.details(name, loss, count)
+            losses, correct_counts = engine.measure(batch)
+            record[f"{name}_loss"] = float(losses.mean(dtype=np.float64))
+            record[f"{name}_accuracy"] = self.accuracy(correct_counts, batch.counted)
+            record |= self.details(name, losses, correct_counts)
         return record
 
-    def details(self, name, loss, count):
-        """Return more measures of the set `name` ("train" or "validation"), as {name: number}.
+    def details(self, set_name, losses, correct_counts):
+        """Return more measures of the set `set_name` ("train" or "validation"), as {name: number}.
 
-        `loss` (B,) and `count` (B,) are the results of engine.measure for this set.
+        `losses` (B,) and `correct_counts` (B,) are the results of engine.measure for this set.
         """
         return {}
 
-    def accuracy(self, count, counted):
+    def accuracy(self, correct_counts, counted):
         """Return the fraction of sequences in which every unmasked token is correct.
 
-        `counted` (B, S) is the loss mask, and `count` (B,) the number of correct unmasked tokens.
+        `counted` (B, S) is the loss mask. `correct_counts` (B,) counts the correct unmasked tokens.
         """
-        return float((count == counted.sum(1)).mean(dtype=np.float64))
+        return float((correct_counts == counted.sum(1)).mean(dtype=np.float64))
 
 
 class ArithmeticTask(Task):
@@ -90,15 +90,16 @@ class ArithmeticTask(Task):
             return self.evaluation["train"]
         return _batch(train.take(np.sort(batch_indices(len(train), size, step, self.config.seed))))
 
-    def details(self, name, loss, count):
+    def details(self, set_name, losses, correct_counts):
         """Return loss and accuracy for each number of operands, if config.orders has several."""
         orders, record = self.config.orders, {}
-        right = count == self.evaluation[name].counted.sum(1)       # the whole answer
+        right = correct_counts == self.evaluation[set_name].counted.sum(1)       # the whole answer
         for order in orders if len(orders) > 1 else ():
-            chosen = self._sets[name].orders == order
+            chosen = self._sets[set_name].orders == order
             if chosen.any():
-                record[f"{name}_loss_order{order}"] = float(loss[chosen].mean(dtype=np.float64))
-                record[f"{name}_accuracy_order{order}"] = float(right[chosen].mean())
+                loss = losses[chosen].mean(dtype=np.float64)
+                record[f"{set_name}_loss_order{order}"] = float(loss)
+                record[f"{set_name}_accuracy_order{order}"] = float(right[chosen].mean())
         return record
 
 
@@ -191,9 +192,9 @@ class TextTask(Task):
                                            EVALUATION))
                 for place, (name, ids) in enumerate(self.parts.items())}
 
-    def accuracy(self, count, counted):
+    def accuracy(self, correct_counts, counted):
         """Return the fraction of positions at which the correct token is the most probable one."""
-        return float(count.sum() / counted.sum())
+        return float(correct_counts.sum() / counted.sum())
 
 
 class PretrainedTask(TextTask):
@@ -228,7 +229,7 @@ class PretrainedTask(TextTask):
         return self.pretrained.tokenizer
 
 
-def resolve_config(config):
+def complete_config(config):
     """Return the Config, completed by the SHA-256 and the characters of its text.
 
     For a real model, it gets the SHA-256 of the model instead of the characters. A run saves these
@@ -249,7 +250,7 @@ def resolve_config(config):
 
 
 def make_task(config):
-    """Return the Task of a Config, which `resolve_config` has completed."""
+    """Return the Task of a Config, which `complete_config` has completed."""
     if config.task is not None:
         return config.task(config)
     if config.translates:

@@ -10,7 +10,7 @@ from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
 from npdl.train.commands import generate
-from npdl.train.commands.finetune import finetune_config
+from npdl.train.commands.finetune import make_finetune_config
 from npdl.train.config import Adapters, Config
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
@@ -30,7 +30,7 @@ KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("
 
 def tuned(base, out, adapters, **given):
     run = load_run(base)
-    config = finetune_config(run, adapters, {**QUICK, **given})
+    config = make_finetune_config(run, adapters, {**QUICK, **given})
     assert train(config, out, quiet=True, base=run.model.state_dict()) == 0
     return load_run(out)
 
@@ -65,7 +65,7 @@ def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, adds, ki
 
 def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(adds):
     run = load_run(adds)
-    config = finetune_config(run, Adapters(), {"p": 5, "operator": "*"})
+    config = make_finetune_config(run, Adapters(), {"p": 5, "operator": "*"})
     words = Trainer(config, run.model.state_dict()).task.vocabulary
     known = run.task.vocabulary
     assert words.size == known.size and words.operator == known.operator
@@ -74,8 +74,8 @@ def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(adds):
         [known.id_of(t) for t in ("4", "=", "BOS", "EOS", "PAD")]
     for given, said in (({"p": 8}, "--p 8"), ({"q": 9}, "--q 9")):
         with pytest.raises(InputError, match=f"{said}: the run's vocabulary has the 7 numbers"):
-            finetune_config(run, Adapters(), given)
-    assert finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
+            make_finetune_config(run, Adapters(), given)
+    assert make_finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
 
 
 @pytest.mark.parametrize("model, kind, engine", [
@@ -88,7 +88,7 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
     tuned(tmp_path / "base", tmp_path / "whole", adapters, **given)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     run = load_run(tmp_path / "base")
-    resume_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 4,
+    resume_from(tmp_path / "cut", make_finetune_config(run, adapters, {**QUICK, **given}), 4,
                 run.model.state_dict())
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
@@ -97,7 +97,7 @@ def test_the_device_path_gives_the_same_run(tmp_path, adds):
     adapters = Adapters(rank=2, bits=4, block=16)
     here = tuned(adds, tmp_path / "numpy", adapters, operator="-")
     with device.numpy_as_cupy(), backend.using("cupy"):
-        config = finetune_config(load_run(adds), adapters,
+        config = make_finetune_config(load_run(adds), adapters,
                                  {**QUICK, "operator": "-", "backend": "cupy",
                                   "engine": "plain"})
         parameters = load_run(adds).model.state_dict()
@@ -117,12 +117,12 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, run_of, ca
     run = load_run(out)
     assert run.config.text == str(given) and run.config.batch == 5
     assert run.task.vocabulary.characters == "".join(sorted(set(PLAY)))
-    assert generate.generate(generate.source_from_run(run), "be", tokens=12)[0]
+    assert generate.generate(generate.make_source_from_run(run), "be", tokens=12)[0]
 
 
 def test_runs_of_the_wrong_kind_are_refused(tmp_path, adds, capsys):
     with pytest.raises(InputError, match="has adapters already"):
-        finetune_config(tuned(adds, tmp_path / "lora", Adapters()), Adapters(), {})
+        make_finetune_config(tuned(adds, tmp_path / "lora", Adapters()), Adapters(), {})
     assert commands.finetune(["--resume", "--out", str(adds)]) == 2
     assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
     assert commands.finetune([str(adds), "--steps", "1", "--out", str(adds)]) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from npdl.adapt.linears import QuantLinear
 from npdl.core import walk
-from npdl.train.folder import describe_config
+from npdl.train.folder import make_run_title
 from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 from npdl.train.run import load_run
@@ -123,7 +123,7 @@ def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
     assert tune(base, out, "--rank", 2) == 0
     assert commands.table([str(out)]) == 0
     assert "model, " in capsys.readouterr().out
-    assert describe_config(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
+    assert make_run_title(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
     for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),
                                      (commands.train_gpt, ["--resume", "--out", str(out)],
                                       "resume it with python -m npdl finetune")):

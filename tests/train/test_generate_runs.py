@@ -55,13 +55,13 @@ def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, 
     train(config, tmp_path / "run", quiet=True)
     run = load_run(tmp_path / "run")
     assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
-    [found], ids = generate.generate(generate.source_from_run(run), "abcdef", tokens=30)
+    [found], ids = generate.generate(generate.make_source_from_run(run), "abcdef", tokens=30)
     assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
-    beam, _ = generate.generate(generate.source_from_run(run), "abc", "beam", tokens=5, width=2,
-                                n_best=2)
+    beam, _ = generate.generate(generate.make_source_from_run(run), "abc", "beam", tokens=5,
+                                width=2, n_best=2)
     assert run.task.vocabulary.decode(beam[0].tokens) == "defga" and len(beam) == 2
     assert beam[0].log_prob >= beam[1].log_prob
-    [drawn], _ = generate.generate(generate.source_from_run(run), "abc", "sample", tokens=5,
+    [drawn], _ = generate.generate(generate.make_source_from_run(run), "abc", "sample", tokens=5,
                                    top_k=1, seed=5)
     assert run.task.vocabulary.decode(drawn.tokens) == "defga"
 
@@ -70,7 +70,7 @@ def test_sampling_repeats_with_its_seed(run_of):
     run = load_run(run_of("text"))
 
     def drawn(seed):
-        return generate.generate(generate.source_from_run(run), "To", "sample", tokens=30,
+        return generate.generate(generate.make_source_from_run(run), "To", "sample", tokens=30,
                                  temperature=2.0, seed=seed)[0][0]
 
     assert drawn(1) == drawn(1) != drawn(2)
@@ -80,7 +80,7 @@ def test_an_equation_is_continued_to_its_end(adds, capsys):
     run = load_run(adds)
     for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
                 {"method": "sample", "top_p": 0.5}):
-        found, ids = generate.generate(generate.source_from_run(run), "2 + 6 =", **how)
+        found, ids = generate.generate(generate.make_source_from_run(run), "2 + 6 =", **how)
         assert run.task.vocabulary.decode(ids) == "BOS 2 + 6 ="
         assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete
         assert len(found) == how.get("n_best", 1)

@@ -87,11 +87,11 @@ def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
 
 
 def test_ctrl_c_while_the_folder_is_made_stops_after_the_first_step(tmp_path, capsys, monkeypatch):
-    def make_and_interrupt(*given, make=folder.make_folder):
+    def make_and_interrupt(*given, make=folder.make_run_folder):
         make(*given)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(folder, "make_folder", make_and_interrupt)
+    monkeypatch.setattr(folder, "make_run_folder", make_and_interrupt)
     assert train(small(steps=9), tmp_path / "run", quiet=True) == 130
     assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
 
@@ -262,7 +262,7 @@ def test_the_digest_follows_the_files_of_the_engine_only(tmp_path, monkeypatch):
         path = tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x = 1\n")
-    digest = versions.engine_digest.__wrapped__
+    digest = versions.compute_engine_digest.__wrapped__
     before = digest()
     (tmp_path / "script.py").write_text("")
     assert digest() == before and len(before) == 12

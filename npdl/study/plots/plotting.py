@@ -21,7 +21,7 @@ from npdl.study.plots.flow import plot_flow
 from npdl.study.plots.through_time import plot_gradients
 from npdl.train.commands.table import group_runs
 from npdl.train.curves import plot_curves
-from npdl.train.folder import describe_config, read_config
+from npdl.train.folder import make_run_title, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
 from npdl.train.style import save
@@ -54,7 +54,7 @@ def run(options):
         save(plot_gradients(options.steps), options.out)
     elif options.what == "curves":
         titles = group_runs(options.runs) if len(options.runs) > 1 else {
-            describe_config(read_config(options.runs[0])): options.runs}
+            make_run_title(read_config(options.runs[0])): options.runs}
         plot_curves({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
                      for title, found in titles.items()}, options.out, options.log_steps)
     else:
@@ -65,7 +65,7 @@ def run(options):
 def _plot_model(options):
     """Return a Figure of the model of a run."""
     loaded = load_run(options.runs[0])
-    title = f"{options.what.capitalize()}: {describe_config(loaded.config)}, step {loaded.step}"
+    title = f"{options.what.capitalize()}: {make_run_title(loaded.config)}, step {loaded.step}"
     if options.what == "attention":
         return plot_attention(loaded, title, options.text)
     if loaded.config.translates:

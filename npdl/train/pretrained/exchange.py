@@ -142,7 +142,7 @@ def _convert_attention(layer):
     yield from _convert_plain(layer.W_O, "out_proj.")
 
 
-def _make_recurrent_rule(*gates):
+def _make_recurrent_converter(*gates):
     """Return the function in RULES for torch.nn.RNN, GRU or LSTM.
 
     These layers stack their gates along the first axis, and have two biases. `gates` has, for each
@@ -178,7 +178,7 @@ _COMMON = dict.fromkeys((Linear, Embedding, Unembedding, LearnedPositions, Layer
 RULES = {
     "course": _COMMON,
     "torch": _COMMON | {MultiHeadAttention: _convert_attention,
-                        LSTM: _make_recurrent_rule((0, 1), (1, 1), (3, 1), (2, 1)),
-                        ResetAfterGRU: _make_recurrent_rule((1, 1), (0, -1), (2, 1)),
-                        RNN: _make_recurrent_rule((0, 1))},
+                        LSTM: _make_recurrent_converter((0, 1), (1, 1), (3, 1), (2, 1)),
+                        ResetAfterGRU: _make_recurrent_converter((1, 1), (0, -1), (2, 1)),
+                        RNN: _make_recurrent_converter((0, 1))},
 }

@@ -21,7 +21,7 @@ from npdl import safetensors
 from npdl.adapt import merged_linear, quantize_linears
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
-from npdl.cli.folders import new_folder
+from npdl.cli.folders import create_folder_atomically
 from npdl.cli.process import total_memory
 from npdl.core import Layer, named_layers
 from npdl.errors import InputError, require_dtype
@@ -66,7 +66,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     """
     require_dtype(dtype)
     pretrained = open_model(path)
-    specs = _checked_specs(pretrained.architecture, pretrained.weights,
+    specs = _list_checked_specs(pretrained.architecture, pretrained.weights,
                            np.dtype(dtype).itemsize if bits is None else 0)
     if tokenizer:
         pretrained.tokenizer  # noqa: B018  (reads it, or raises)
@@ -92,7 +92,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     return pretrained
 
 
-def is_model(path):
+def is_real_model(path):
     """Return True for a GGUF file or a model's folder, False for a run's folder.
 
     Raises InputError if the path does not exist.
@@ -116,7 +116,7 @@ def open_model(path):
     if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
         architecture = Architecture(weights.config, path)
-        weights.reject_unusual(architecture.options["d_head"])
+        weights.reject_unsupported_settings(architecture.options["d_head"])
         return Pretrained(path, architecture, weights)
     config = path / "config.json"
     try:
@@ -141,7 +141,7 @@ class FolderWeights:
     """
 
     def __init__(self, folder, tied):
-        paths, self._files = _find_files(folder), {}
+        paths, self._files = _find_weight_files(folder), {}
         self.files = [folder / "config.json", *paths]
         for path in paths:
             file = safetensors.SafetensorsFile(path)
@@ -174,7 +174,7 @@ class FolderWeights:
         return file.read(name, dtype)
 
 
-def _find_files(folder):
+def _find_weight_files(folder):
     """Return the paths of a folder's safetensors files: one file, or several shards."""
     if is_file(folder / ONE):
         return [folder / ONE]
@@ -187,14 +187,14 @@ def _find_files(folder):
     return shards
 
 
-def _checked_specs(architecture, weights, itemsize):
+def _list_checked_specs(architecture, weights, itemsize):
     """Return the architecture's ArraySpecs. Raise InputError if the files don't fit them.
 
     The files must have arrays with the names and shapes of the ArraySpecs. The parameters, with
     `itemsize` bytes for each entry, must fit into this machine's memory.
     """
     where, shapes, specs = architecture.where, weights.shapes, []
-    for spec in architecture.array_specs():
+    for spec in architecture.list_array_specs():
         if spec.theirs not in shapes:
             raise InputError(f"{where}: the array {spec.theirs} is not in the files; download them "
                              "again")
@@ -239,11 +239,11 @@ def to_huggingface(pretrained, folder):
     """
     architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
     arrays = {}
-    for spec in architecture.array_specs():
+    for spec in architecture.list_array_specs():
         prefix = "" if spec.theirs == "lm_head.weight" else architecture.prefix
-        arrays[prefix + spec.theirs] = lambda spec=spec: _convert_array(spec, layers)
+        arrays[prefix + spec.theirs] = lambda spec=spec: _get_array(spec, layers)
     dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
-    with new_folder(folder) as new:
+    with create_folder_atomically(folder) as new:
         write_json(new / "config.json", {**architecture.values, "dtype": dtype,
                                          "torch_dtype": dtype})
         safetensors.write(new / ONE, arrays, {"format": "pt"})
@@ -255,7 +255,7 @@ def to_huggingface(pretrained, folder):
             pretrained.tokenizer.save(new)
 
 
-def _convert_array(spec, layers):
+def _get_array(spec, layers):
     """Return the array of an ArraySpec as floats. Adapters are merged.
 
     `layers` are the model's layers, {name: layer}.

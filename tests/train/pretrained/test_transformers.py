@@ -123,7 +123,7 @@ def test_logits_and_all_gradients(name, dtype, tmp_path):
     logits, cache = model.forward(ids)
     model.backward(upstream, cache)
     close(logits, wanted, dtype, "logits")
-    ours_of = {row.theirs: row for row in ours.architecture.array_specs()}
+    ours_of = {row.theirs: row for row in ours.architecture.list_array_specs()}
     params, seen = dict(model.params()), set()
     for what, param in theirs.named_parameters():
         row = ours_of[what.removeprefix(ours.architecture.prefix)]
