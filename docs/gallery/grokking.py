@@ -52,7 +52,7 @@ def record_run():
 
 def draw_animation(run):
     """Write grokking.webp from the result of `record_run`."""
-    canvas = style.figure(7, 4.2, "")
+    canvas = style.make_figure(7, 4.2, "")
     frames = [*range(len(run["at"])), *[len(run["at"]) - 1] * LAST]
     animation = FuncAnimation(canvas, lambda frame: draw_frame(canvas, run, frame), frames,
                               init_func=list)

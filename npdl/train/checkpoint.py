@@ -37,7 +37,7 @@ def save(path, arrays, meta):
             archive.writestr(zipfile.ZipInfo(META), json.dumps(meta, sort_keys=True))
             archive.comment = b"0" * DIGEST_BYTES       # the digest depends on its length
         end = file.seek(0, os.SEEK_END) - DIGEST_BYTES
-        digest = _digest(file, end)
+        digest = _compute_sha256(file, end)
         file.seek(end)
         file.write(digest)
 
@@ -55,7 +55,7 @@ def load(path):
         with open(path, "rb") as file:
             end = file.seek(0, os.SEEK_END) - DIGEST_BYTES
             file.seek(max(end, 0))
-            if file.read() != _digest(file, end):
+            if file.read() != _compute_sha256(file, end):
                 raise ValueError("it is damaged or not a checkpoint: its SHA-256 does not match")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
@@ -117,7 +117,7 @@ def restore(path, config, model, optimizer=None):
     return meta
 
 
-def _digest(file, end):
+def _compute_sha256(file, end):
     """Return the SHA-256 of the first `end` bytes of an open file, in hexadecimal."""
     file.seek(0)
     sha256 = hashlib.sha256()

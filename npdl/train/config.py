@@ -236,7 +236,7 @@ class Config:
 
 def change_defaults(**defaults):
     """Return a class decorator that changes the defaults of inherited settings."""
-    def change(cls):
+    def change_class(cls):
         inherited = {field.name: field for base in cls.__mro__ if dataclasses.is_dataclass(base)
                      for field in dataclasses.fields(base)}
         for name, default in defaults.items():
@@ -244,7 +244,7 @@ def change_defaults(**defaults):
             setattr(cls, name, dataclasses.field(default=default,
                                                  metadata=inherited[name].metadata))
         return cls
-    return change
+    return change_class
 
 
 @dataclasses.dataclass(frozen=True)

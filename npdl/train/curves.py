@@ -25,10 +25,10 @@ def plot_curves(groups, path, log_steps=False):
         raise InputError("no records to plot; log at least one evaluation first")
     count = len(groups)
     if count == 1:
-        figure = style.figure(10, 4, *groups)
+        figure = style.make_figure(10, 4, *groups)
         panels = figure.subplots(1, 2, squeeze=False).T
     else:
-        figure = style.figure(max(10, 4 * count), 7, "Loss and accuracy")
+        figure = style.make_figure(max(10, 4 * count), 7, "Loss and accuracy")
         panels = figure.subplots(2, count, sharex=True, sharey="row")
     for k, (title, runs) in enumerate(groups.items()):
         title = textwrap.fill(title, 45) if count > 1 else ""
@@ -43,7 +43,7 @@ def plot_curves(groups, path, log_steps=False):
     if lines:                             # one legend below the panels, where it hides no curve
         figure.legend(handles=lines, loc="outside lower right", ncols=2, frameon=False,
                       labelcolor=style.INK)
-    style.save(figure, path)
+    style.save_figure(figure, path)
 
 
 def _draw_quantity(axes, runs, quantity, log_steps, title=""):

@@ -87,7 +87,7 @@ def make_dropout_rng(has_dropout, seed, step):
     return make_rng(seed, step, 0, 2) if has_dropout else None
 
 
-def l2_norm(optimizer):
+def parameter_l2_norm(optimizer):
     """Return the L2 norm of all trainable parameters together."""
     return float(xp.sqrt(sum((p.data * p.data).sum() for p in optimizer.params.values())))
 

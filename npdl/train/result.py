@@ -29,12 +29,12 @@ def print_result(run, task, records, summary):
           f"checkpoint, metrics and their curves are in {run.folder}")
 
 
-def print_text_result(run, task, first, summary):
+def print_text_result(run, task, first_record, summary):
     """Print loss, perplexity and a sample of text (for a real model, the peak memory instead)."""
     loss = "train_loss" if summary["validation_loss"] is None else "validation_loss"
     final, before = summary["final"][loss], ""
-    if first["step"] == 0:
-        before = f"; {first[loss]:.4f} at step 0"
+    if first_record["step"] == 0:
+        before = f"; {first_record[loss]:.4f} at step 0"
     print(f"{loss.replace('_', ' ')} {final:.4f} (perplexity {math.exp(min(final, 700)):.2f}); "
           f"lowest {summary[loss]:.4f} at step {summary[f't_f_{loss}']}{before}")
     if run.config.pretrained is not None:

@@ -24,7 +24,7 @@ from npdl.cli.options import option_name
 from npdl.errors import InputError
 from npdl.train import checkpoint
 from npdl.train import folder as folders
-from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, l2_norm
+from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, parameter_l2_norm
 from npdl.train.metrics import append_record, read_records, remove_records_after
 from npdl.train.result import print_result
 from npdl.train.task import complete_config, make_model, make_task
@@ -110,7 +110,8 @@ class Run:
 
         values is {name: number}. Raises Diverged if a number is not finite.
         """
-        record = {"step": self.step, **values, "l2_norm": l2_norm(self.optimizer), "lr": lr}
+        norm = parameter_l2_norm(self.optimizer)
+        record = {"step": self.step, **values, "l2_norm": norm, "lr": lr}
         diverged = next((name for name, value in record.items() if not math.isfinite(value)), None)
         if diverged is not None:
             self._check_finite(f", {diverged} is {record[diverged]}")
@@ -265,7 +266,7 @@ class StopSignals:
         for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
             try:
                 if signal.getsignal(number) != signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._stop)
+                    self._before[number] = signal.signal(number, self._receive_signal)
             except ValueError:      # only the main thread may handle signals
                 break
         return self
@@ -274,10 +275,10 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _stop(self, number, frame):
+    def _receive_signal(self, number, frame):
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = True
         outer = getattr(self._before[number], "__self__", None)
         if isinstance(outer, StopSignals):      # a sweep that trains in this process stops too
-            outer._stop(number, frame)
+            outer._receive_signal(number, frame)

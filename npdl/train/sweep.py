@@ -61,11 +61,11 @@ def sweep(configs, root, jobs=2, quiet=False):
 class _StopWorkers(StopSignals):
     """StopSignals (npdl.train.run) that pass a signal on to the worker processes as SIGTERM."""
 
-    def _stop(self, number, frame):
+    def _receive_signal(self, number, frame):
         if not self.received:
             for process in multiprocessing.active_children():
                 process.terminate()
-        super()._stop(number, frame)
+        super()._receive_signal(number, frame)
 
 
 def _train_run(config, folder, parent_pid):

@@ -28,8 +28,9 @@ def collect_versions():
     """
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     values = {"npdl": npdl.__version__, "engine": compute_engine_digest(), "numpy": np.__version__,
-              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": name_blas_kernels(),
-              "compiler": describe_compiler(), "processor": get_processor_name()}
+              "blas": f"{blas.get('name')} {blas.get('version')}",
+              "kernels": get_blas_architecture(), "compiler": describe_compiler(),
+              "processor": get_processor_name()}
     if not is_host():
         values |= {"cupy": xp.__version__, "card": get_gpu_name(),
                    "products": "TF32" if is_tf32() else "float32"}
@@ -74,7 +75,7 @@ def get_processor_name():
 
 
 @functools.cache
-def name_blas_kernels():
+def get_blas_architecture():
     """Return the processor type for which BLAS chose its kernels, which decide rounding."""
     types = {info.get("architecture") for info in threadpool_info()
              if info.get("user_api") == "blas"}

@@ -24,7 +24,7 @@ from npdl.train.curves import plot_curves
 from npdl.train.folder import make_run_title, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
-from npdl.train.style import save
+from npdl.train.style import save_figure
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 
@@ -51,14 +51,14 @@ def add_arguments(parser):
 def run(options):
     """Draw the plot that the options name, and print the path of the file."""
     if options.what == "gradients":
-        save(plot_gradients(options.steps), options.out)
+        save_figure(plot_gradients(options.steps), options.out)
     elif options.what == "curves":
         titles = group_runs(options.runs) if len(options.runs) > 1 else {
             make_run_title(read_config(options.runs[0])): options.runs}
         plot_curves({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
                      for title, found in titles.items()}, options.out, options.log_steps)
     else:
-        save(_plot_model(options), options.out)
+        save_figure(_plot_model(options), options.out)
     print(options.out)
 
 

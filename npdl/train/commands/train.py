@@ -38,7 +38,7 @@ def run_script(train, model, description, arguments=None):
     """
     parser = OneLineParser(prog=f"train_{model}.py")
 
-    def run():
+    def run_training():
         _add_options(parser, model, description)
         overrides, out, train_options = split_options(parser.parse_args(arguments))
         config, folder = _make_or_read_config(overrides, model, out, train_options["resume"])
@@ -51,7 +51,7 @@ def run_script(train, model, description, arguments=None):
                      if holds_run(folder) else "interrupted before the run began; nothing is saved")
                 raise
 
-    return run_guarded(parser.prog, run)
+    return run_guarded(parser.prog, run_training)
 
 
 def split_options(options):

@@ -29,13 +29,13 @@ GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "
 class ArraySpec:
     """One array of a model folder, and the parameters of npdl that have its values.
 
-    `theirs` is the name of the array without the prefix ("model."), and `shape` its shape. `ours`
-    are the names of the parameters, whose values are concatenated along the last axis.
+    `hf_name` is Hugging Face's name without the prefix ("model."), and `shape` the array's shape.
+    `npdl_names` are the parameters, whose values are concatenated along the last axis.
     `transposed` is True if the array is (out, in), the transpose of npdl's (in, out).
     """
 
-    theirs: str
-    ours: tuple
+    hf_name: str
+    npdl_names: tuple
     shape: tuple
     transposed: bool = False
 
@@ -185,31 +185,32 @@ class Architecture:
         for i in range(self.options["num_layers"]):
             yield from block(i)
 
-    def _norm_specs(self, theirs, ours, D):
-        yield ArraySpec(f"{theirs}.weight", (f"{ours}.gain",), (D,))
-        yield ArraySpec(f"{theirs}.bias", (f"{ours}.bias",), (D,))
+    def _norm_specs(self, hf_name, npdl_name, D):
+        yield ArraySpec(f"{hf_name}.weight", (f"{npdl_name}.gain",), (D,))
+        yield ArraySpec(f"{hf_name}.bias", (f"{npdl_name}.bias",), (D,))
 
     def _gpt2_block_specs(self, i):
         D, inner = self.options["d_model"], self.options["d_model"] * self.options["multiplier"]
-        theirs, ours = f"h.{i}", f"decoder.blocks.{i}"
-        yield from self._norm_specs(f"{theirs}.ln_1", f"{ours}.norm1", D)
-        yield from self._norm_specs(f"{theirs}.ln_2", f"{ours}.norm2", D)
+        hf_name, npdl_name = f"h.{i}", f"decoder.blocks.{i}"
+        yield from self._norm_specs(f"{hf_name}.ln_1", f"{npdl_name}.norm1", D)
+        yield from self._norm_specs(f"{hf_name}.ln_2", f"{npdl_name}.norm2", D)
         for name, linears, shape in (
             ("attn.c_attn", ("attention.W_Q", "attention.W_K", "attention.W_V"), (D, 3 * D)),
             ("attn.c_proj", ("attention.W_O",), (D, D)),
             ("mlp.c_fc", ("ffn.up",), (D, inner)), ("mlp.c_proj", ("ffn.down",), (inner, D)),
         ):
-            names = [f"{ours}.{linear}" for linear in linears]
-            yield ArraySpec(f"{theirs}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
-            yield ArraySpec(f"{theirs}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
+            names = [f"{npdl_name}.{linear}" for linear in linears]
+            yield ArraySpec(f"{hf_name}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
+            yield ArraySpec(f"{hf_name}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
 
     def _llama_block_specs(self, i):
         o = self.options
         D, M, d = o["d_model"], o["d_inner"], o["d_head"]
         queries, keys = o["num_heads"] * d, o["num_kv_heads"] * d
-        theirs, ours = f"layers.{i}", f"blocks.{i}"
-        yield ArraySpec(f"{theirs}.input_layernorm.weight", (f"{ours}.norm1.gain",), (D,))
-        yield ArraySpec(f"{theirs}.post_attention_layernorm.weight", (f"{ours}.norm2.gain",), (D,))
+        hf_name, npdl_name = f"layers.{i}", f"blocks.{i}"
+        yield ArraySpec(f"{hf_name}.input_layernorm.weight", (f"{npdl_name}.norm1.gain",), (D,))
+        yield ArraySpec(f"{hf_name}.post_attention_layernorm.weight",
+                        (f"{npdl_name}.norm2.gain",), (D,))
         for name, linear, shape, bias in (
             ("self_attn.q_proj", "attention.W_Q", (queries, D), o["qkv_bias"]),
             ("self_attn.k_proj", "attention.W_K", (keys, D), o["qkv_bias"]),
@@ -220,9 +221,9 @@ class Architecture:
             ("mlp.down_proj", "ffn.down", (D, M), False),
         ):
             if bias:
-                yield ArraySpec(f"{theirs}.{name}.bias", (f"{ours}.{linear}.b",), shape[:1])
-            yield ArraySpec(f"{theirs}.{name}.weight", (f"{ours}.{linear}.W",), shape, True)
+                yield ArraySpec(f"{hf_name}.{name}.bias", (f"{npdl_name}.{linear}.b",), shape[:1])
+            yield ArraySpec(f"{hf_name}.{name}.weight", (f"{npdl_name}.{linear}.W",), shape, True)
         if o["qk_norm"]:
             for part in "qk":
-                yield ArraySpec(f"{theirs}.self_attn.{part}_norm.weight",
-                                (f"{ours}.attention.norm_{part}.gain",), (d,))
+                yield ArraySpec(f"{hf_name}.self_attn.{part}_norm.weight",
+                                (f"{npdl_name}.attention.norm_{part}.gain",), (d,))

@@ -77,15 +77,15 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
         param.data = None                                   # set below; saves memory until then
     linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
     for spec in specs:
-        is_quantized = bits is not None and linears.issuperset(spec.ours)
-        array = pretrained.weights.read_array(spec.theirs, dtype, mapped=not is_quantized)
+        is_quantized = bits is not None and linears.issuperset(spec.npdl_names)
+        array = pretrained.weights.read_array(spec.hf_name, dtype, mapped=not is_quantized)
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
-            raise InputError(f"{path}: {spec.theirs} holds NaN or infinity; get another copy")
-        parts = [array.T] if spec.transposed else np.split(array, len(spec.ours), -1)
-        for name, part in zip(spec.ours, parts, strict=True):
+            raise InputError(f"{path}: {spec.hf_name} holds NaN or infinity; get another copy")
+        parts = [array.T] if spec.transposed else np.split(array, len(spec.npdl_names), -1)
+        for name, part in zip(spec.npdl_names, parts, strict=True):
             params[name].data = to_device(part)
         del array, parts, part
-        for name in spec.ours if is_quantized else ():
+        for name in spec.npdl_names if is_quantized else ():
             quantize_linears(model, bits, rounding=rounding, block=block, double=double,
                              where=name.removesuffix(".W"))
             del params[name]                                # releases its float array
@@ -195,14 +195,14 @@ def _list_checked_specs(architecture, weights, itemsize):
     """
     where, shapes, specs = architecture.where, weights.shapes, []
     for spec in architecture.list_array_specs():
-        if spec.theirs not in shapes:
-            raise InputError(f"{where}: the array {spec.theirs} is not in the files; download them "
-                             "again")
-        if shapes[spec.theirs] != spec.shape:
-            raise InputError(f"{where}: {spec.theirs} has shape {shapes[spec.theirs]} in the "
+        if spec.hf_name not in shapes:
+            raise InputError(f"{where}: the array {spec.hf_name} is not in the files; download "
+                             "them again")
+        if shapes[spec.hf_name] != spec.shape:
+            raise InputError(f"{where}: {spec.hf_name} has shape {shapes[spec.hf_name]} in the "
                              f"files; the settings need {spec.shape}; download the model again")
         specs.append(spec)
-    extra = [name for name in shapes.keys() - {spec.theirs for spec in specs}
+    extra = [name for name in shapes.keys() - {spec.hf_name for spec in specs}
              if not BUFFERS.fullmatch(name)]
     if extra:
         raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
@@ -218,11 +218,11 @@ def digest(path):
     """Return the SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
     files = open_model(path).weights.files
     status = [os.stat(file) for file in files]
-    return _digest(tuple(files), tuple((stat.st_size, stat.st_mtime_ns) for stat in status))
+    return _compute_sha256(tuple(files), tuple((stat.st_size, stat.st_mtime_ns) for stat in status))
 
 
 @lru_cache
-def _digest(files, stamps):
+def _compute_sha256(files, stamps):
     """Return the SHA-256 of files, cached until their `stamps` (sizes and times) change."""
     sha256 = hashlib.sha256()
     for name in files:
@@ -240,8 +240,8 @@ def to_huggingface(pretrained, folder):
     architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
     arrays = {}
     for spec in architecture.list_array_specs():
-        prefix = "" if spec.theirs == "lm_head.weight" else architecture.prefix
-        arrays[prefix + spec.theirs] = lambda spec=spec: _get_array(spec, layers)
+        prefix = "" if spec.hf_name == "lm_head.weight" else architecture.prefix
+        arrays[prefix + spec.hf_name] = lambda spec=spec: _get_array(spec, layers)
     dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
     with create_folder_atomically(folder) as new:
         write_json(new / "config.json", {**architecture.values, "dtype": dtype,
@@ -261,7 +261,7 @@ def _get_array(spec, layers):
     `layers` are the model's layers, {name: layer}.
     """
     parts = []
-    for name in spec.ours:
+    for name in spec.npdl_names:
         path, param = name.rsplit(".", 1)
         layer = layers[path]
         if isinstance(layer, LoRALinear):

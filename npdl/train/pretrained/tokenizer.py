@@ -47,10 +47,10 @@ class Tokenizer:
         rules.no_padding()
         rules.no_truncation()
 
-    def encode(self, text, special=False):
-        """Return the ids (int64, 1-D) of a text. `special` adds special tokens such as BOS."""
+    def encode(self, text, add_special=False):
+        """Return the ids (int64, 1-D) of a text. `add_special` adds special tokens such as BOS."""
         with _convert_errors("the model's tokenizer fails ({}); use another text or another model"):
-            ids = self.rules.encode(_replace_lone_surrogates(text), add_special_tokens=special).ids
+            ids = self.rules.encode(_replace_surrogates(text), add_special_tokens=add_special).ids
         ids = np.array(ids, np.int64)
         if self.limit is not None and ids.max(initial=-1) >= self.limit:
             raise InputError(f"the text contains token {ids.max()}, which the model doesn't have: "
@@ -63,17 +63,17 @@ class Tokenizer:
         If there are no ids, return the id of the token that begins a text. A model without such a
         token gets the first id that ends a text.
         """
-        ids = self.encode(text, special=True)
+        ids = self.encode(text, add_special=True)
         if len(ids):
             return ids
-        begin = self.id_of(self.special.get("bos_token"))
+        begin = self.get_token_id(self.special.get("bos_token"))
         return np.array(self.ends[:1] if begin is None else [begin], np.int64)
 
     def decode(self, ids):
         """Return the text of ids, without special tokens."""
         return self.rules.decode([int(i) for i in ids])
 
-    def id_of(self, token):
+    def get_token_id(self, token):
         """Return the id of a special token, or None."""
         return None if token is None else self.rules.token_to_id(token)
 
@@ -233,7 +233,7 @@ def _make_tokenizer_from_folder(folder, kind):
     add_tokens(rules, added)
     tokenizer = Tokenizer(rules, (), template, special)
     tokenizer.ends = _select_valid_ids(generation.get("eos_token_id")) or _select_valid_ids(
-        tokenizer.id_of(special.get("eos_token")))
+        tokenizer.get_token_id(special.get("eos_token")))
     return tokenizer
 
 
@@ -245,14 +245,14 @@ def add_tokens(rules, tokens):
     """
     from tokenizers import AddedToken
 
-    for wanted, text, special in tokens:
+    for wanted_id, text, is_special in tokens:
         if rules.token_to_id(text) is None:
-            rules.add_tokens([AddedToken(text, special=special, normalized=False)])
-        elif special:
+            rules.add_tokens([AddedToken(text, special=is_special, normalized=False)])
+        elif is_special:
             rules.add_special_tokens([text])
-        if wanted not in (None, rules.token_to_id(text)):
-            raise ValueError(f"the added token {text[:40]!r} should have the id {wanted}; it has "
-                             f"{rules.token_to_id(text)}")
+        if wanted_id not in (None, rules.token_to_id(text)):
+            raise ValueError(f"the added token {text[:40]!r} should have the id {wanted_id}; it "
+                             f"has {rules.token_to_id(text)}")
 
 
 def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
@@ -343,6 +343,6 @@ def _make_tokenizer_from_gguf(metadata):
                      metadata.get("tokenizer.chat_template"), special)
 
 
-def _replace_lone_surrogates(text):
+def _replace_surrogates(text):
     """Replace lone surrogates (halves of characters), which a command line may contain."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -123,13 +123,13 @@ def test_logits_and_all_gradients(name, dtype, tmp_path):
     logits, cache = model.forward(ids)
     model.backward(upstream, cache)
     close(logits, wanted, dtype, "logits")
-    ours_of = {row.theirs: row for row in ours.architecture.list_array_specs()}
+    ours_of = {row.hf_name: row for row in ours.architecture.list_array_specs()}
     params, seen = dict(model.params()), set()
     for what, param in theirs.named_parameters():
         row = ours_of[what.removeprefix(ours.architecture.prefix)]
-        gradient = np.concatenate([params[each].grad for each in row.ours], -1)
+        gradient = np.concatenate([params[each].grad for each in row.npdl_names], -1)
         close(gradient.T if row.transposed else gradient, param.grad, dtype, what)
-        seen.update(row.ours)
+        seen.update(row.npdl_names)
     assert seen == params.keys()
 
 
