@@ -91,8 +91,9 @@ class PlainEngine:
 
     def measure(self, batch):
         """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
-        return join_measurements([measure(self.model, part.model_inputs, to_device(part.targets),
-                                   to_device(part.counted)) for part in batch.split(batch.chunk)])
+        return join_measurements([
+            measure(self.model, part.model_inputs, to_device(part.targets), to_device(part.counted))
+            for part in batch.split(batch.chunk)])
 
 
 class RecordedEngine(PlainEngine):

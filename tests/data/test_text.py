@@ -116,8 +116,8 @@ def test_resume_detects_changed_or_missing_text(
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_gpu_code_path_gives_the_same_run(tmp_path, text_path, model):
-    train(small_config(text_path, model, steps=5), tmp_path / "numpy", quiet=True)
+def test_finetuning_on_device_equals_host(tmp_path, text, model):
+    train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
     with device.numpy_as_cupy(), backend.using("cupy"):
         train(small_config(text_path, model, steps=5, backend="cupy", engine="plain"),
               tmp_path / "device", quiet=True)

@@ -264,7 +264,7 @@ def test_a_failed_recording_leaves_state_and_generator_as_they_were():
             return super().backward(dy, cache)
 
     models, plain, step = make_step_pair(lambda: Last(lambda y: y + 0), optim.AdamW,
-                                    loss=SquaredError())
+                                         loss=SquaredError())
     x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
     assert step(x, y) == plain(x, y)
     assert_same_parameters(models, 0)
@@ -328,7 +328,7 @@ def test_unusual_operations_are_recorded(target):
         np.concatenate([y[:1], y[:-1]], out=y)
         return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
     models, plain, step = make_step_pair(lambda: Squares(unusual), target=target,
-                                    loss=SquaredError())
+                                         loss=SquaredError())
     for seed in range(4):
         x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
@@ -384,7 +384,7 @@ def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():
 
 def test_a_recording_keeps_no_temporary_array_but_its_answer():
     _, _, step = make_step_pair(lambda: Squares(lambda y: np.sort(y, -1) + np.cumsum(y, 1)),
-                           loss=SquaredError())
+                                loss=SquaredError())
     step(*np.random.default_rng(0).standard_normal((2, 4, 3)))
     gc.collect()
     kept = [x for x in gc.get_objects() if type(x) is RecordedArray and x.buffer.is_temporary]

@@ -68,7 +68,7 @@ def run_script_with_cupy(script, tmp_path, cupy_source, *arguments):
 def test_unusable_gpu_is_one_line(tmp_path, problem):
     cupy, message = PROBLEMS[problem]
     done = run_script_with_cupy("train_gpt.py", tmp_path, cupy, "--backend", "cupy", "--quiet",
-                 "--out", tmp_path / "run")
+                                "--out", tmp_path / "run")
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("train_gpt.py: backend 'cupy': ") and message in line
@@ -93,8 +93,8 @@ def test_message_names_cuda_visible_devices(monkeypatch, problem):
 @pytest.mark.slow
 def test_script_runs_on_numpy_stand_in(tmp_path):
     done = run_script_with_cupy("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy",
-                 "--engine", "plain", "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out",
-                 tmp_path / "run")
+                                "--engine", "plain", "--p", 5, "--width", 8, "--steps", 3,
+                                "--threads", 4, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert "3 steps" in done.stdout
 

@@ -33,7 +33,7 @@ def test_a_folder_is_named_by_the_settings_that_decide_the_results(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def run_root(tmp_path_factory):
     """The folders of both runs, trained in this process."""
     root = tmp_path_factory.mktemp("alone")
     for config in CONFIGS:
@@ -42,25 +42,25 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_sweeps_runs_are_bitwise_identical_and_none_is_made_twice(tmp_path, alone, jobs):
+def test_sweep_runs_are_identical_and_not_repeated(tmp_path, run_root, jobs):
     outcomes = sweep(CONFIGS, tmp_path, jobs=jobs, quiet=True)
     assert outcomes == {"finished": [get_run_folder(tmp_path, config) for config in CONFIGS]}
     for config in CONFIGS:
-        assert_same_runs(get_run_folder(alone, config), get_run_folder(tmp_path, config))
-        assert load_sweep_metrics(tmp_path, config) == load_sweep_metrics(alone, config)
+        assert_same_runs(get_run_folder(run_root, config), get_run_folder(tmp_path, config))
+        assert load_sweep_metrics(tmp_path, config) == load_sweep_metrics(run_root, config)
     stamps = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
     assert sweep(CONFIGS, tmp_path, jobs=jobs, quiet=True) == outcomes
     assert stamps == {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_gives_the_same_bits(tmp_path, alone):
+def test_dask_cluster_gives_the_same_results(tmp_path, run_root):
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
     with (distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c,
           distributed.Client(c), joblib.parallel_config(backend="dask")):
         assert sweep(CONFIGS, tmp_path, quiet=True).keys() == {"finished"}
     for config in CONFIGS:
-        assert_same_runs(get_run_folder(alone, config), get_run_folder(tmp_path, config))
+        assert_same_runs(get_run_folder(run_root, config), get_run_folder(tmp_path, config))
 
 
 def test_a_run_that_fails_or_is_in_use_does_not_stop_the_others(tmp_path, capsys):
@@ -86,7 +86,7 @@ def test_a_run_may_continue_with_another_backend(tmp_path):
     assert_same_records(load_run(folder).records, load_run(tmp_path / "unbroken").records)
 
 
-def test_no_jobs_are_refused(tmp_path):
+def test_zero_jobs_are_refused(tmp_path):
     with pytest.raises(InputError, match="jobs = 0"):
         sweep(CONFIGS, tmp_path, jobs=0)
 
@@ -106,7 +106,7 @@ sys.exit(run_guarded("sweep", lambda: print(sweep(configs, sys.argv[1], int(sys.
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs, number", [(2, signal.SIGINT), (2, signal.SIGTERM),
                                           (1, signal.SIGKILL)])
-def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, jobs, number):
+def test_stopped_sweep_saves_and_resumes(tmp_path, jobs, number):
     config = Config(p=7, width=16, heads=2, steps=600, save_every=20, eval_first=0, eval_every=20,
                     engine="plain")
     configs = [config, dataclasses.replace(config, seed=1)][:jobs]

@@ -65,7 +65,7 @@ def plot_embeddings(run, title):
     p = run.config.p
     numbers, shares = table[:p], fourier_spectrum(table[:p])
     made = style.make_figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
-                        "colour: the number")
+                             "colour: the number")
     left, middle, axes = made.subplots(1, 3)
     _draw_components(left, numbers, range(p))
     _draw_spectrum(middle, shares)

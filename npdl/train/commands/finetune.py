@@ -52,7 +52,7 @@ def add_arguments(p):
     for group, table, shown in ((ARITHMETIC, defaults, "the run's"),
                                 (TEXT, TextConfig(), "none; needed for texts and real models")):
         add_setting_options(p, "finetune", (group,), table, shown=shown,
-                     left_out=("orders", "stratified", "block", "eval_batches"))
+                            left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
     real.add_argument("--window", type=parse_positive, metavar="S", help="tokens in a window of "
                       f"the text (default: {PretrainedConfig.block})")
@@ -93,7 +93,7 @@ def run(options):
         config = make_pretrained_config(source, adapters, overrides)
     else:
         config, base = make_config_from_run(source, overrides, Adapters(**adapters),
-                                      train_options["quiet"])
+                                            train_options["quiet"])
     if out is None:
         kind = "full" if config.adapters is None else "qlora" if config.adapters.bits else "lora"
         out = (f"{source.rstrip('/')}-{kind}" if config.pretrained is None

@@ -92,7 +92,7 @@ def _add_options(parser, model, description):
     set_description(parser, description, given_only=True)
     if model in SEQ2SEQ:
         add_setting_options(parser, GPT, (DATES, *GROUPS), Config(model=model),
-                     left_out=("norm_bias", "init"))
+                            left_out=("norm_bias", "init"))
         add_process_options(parser, "runs/<model>-dates-seed<seed>")
         return
     defaults = Config(model=model, threads=THREADS)

@@ -67,7 +67,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     require_dtype(dtype)
     pretrained = open_model(path)
     specs = _list_checked_specs(pretrained.architecture, pretrained.weights,
-                           np.dtype(dtype).itemsize if bits is None else 0)
+                                np.dtype(dtype).itemsize if bits is None else 0)
     if tokenizer:
         pretrained.tokenizer  # noqa: B018  (reads it, or raises)
     model = pretrained.model = pretrained.architecture.make_model(dtype)

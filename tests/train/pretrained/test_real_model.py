@@ -55,7 +55,7 @@ def finetune(model, text, out, *options):
     return run(*NPDL, "finetune", model, "--text", text, *given, *options)
 
 
-def test_it_knows_the_capital_of_france(model):
+def test_real_model_knows_capital_of_france(model):
     for prompt, more in (("The capital of France is", ()),
                          ("What is the capital of France?", ("--chat",))):
         done = run(*NPDL, "generate", model, prompt, "--tokens", "12", *more)
