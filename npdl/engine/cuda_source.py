@@ -139,7 +139,7 @@ class GroupKernel(GroupSource, Kernel):
         self.views = self.pointers
         self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before,
                                f"for (size_t r = {start}; r < {self.row_count}; r += {step}) {{",
-                               *write_unravel("r", self.sizes), *self._moving, *lines, "}"])
+                               *write_unravel_index("r", self.sizes), *self._moving, *lines, "}"])
         return self.text
 
 
@@ -155,7 +155,7 @@ GLOBAL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x"        # the number of 
 ALL = "gridDim.x * (size_t)blockDim.x"                          # the number of all threads
 
 
-def write_unravel(flat_index, sizes):
+def write_unravel_index(flat_index, sizes):
     """Return C lines that compute an entry's indices i0, i1, .. from its number `flat_index`."""
     if len(sizes) < 2:
         return [f"size_t i0 = {flat_index};"] * len(sizes)
@@ -179,7 +179,7 @@ class TakeKernel(Kernel):
         self.set_launch_size(out.size)
         self.set_source(name, [
             f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-            *write_unravel("e", out.shape),
+            *write_unravel_index("e", out.shape),
             f"int64_t row = a1[{offset_expression(steps, index)}];",
             f"if (row < 0) row += {x.shape[axis]};",
             f"a2[{offset_expression(out.strides, out)}] = "
@@ -206,7 +206,7 @@ class SumByIndexKernel(Kernel):
         self.set_source(name, [
             f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
             f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
-            f"for (size_t n = 0; n < {index.size}; n++) {{", *write_unravel("n", sizes),
+            f"for (size_t n = 0; n < {index.size}; n++) {{", *write_unravel_index("n", sizes),
             f"if (a1[{offset_expression(index_steps, index)}] == v)",
             f"sum += a0[{offset_expression(row_steps, rows)} + "
             f"j * {rows.strides[-1] // rows.dtype.itemsize}]; }}",

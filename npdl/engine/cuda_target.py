@@ -139,12 +139,12 @@ class CudaCalls:
         with target.using_stream():
             self.memory.upload_staged(len(staged))
         functions = compile_kernels([k for k in kernels if isinstance(k, Kernel)])
-        launches = [self._launch(kernel, functions) for kernel in kernels]
+        launches = [self._make_launch(kernel, functions) for kernel in kernels]
         self.calls = [*(make_call(op, get_host_array) for op in host),
                       DeviceCall(target, self.memory, changing, launches)]
         self.call_operations = [[op] for op in host] + [device]
 
-    def _launch(self, kernel, functions):
+    def _make_launch(self, kernel, functions):
         """Return a function without arguments that launches a kernel.
 
         `kernel` is a Kernel, or an operation that cuBLAS or CuPy computes (`is_library_call`).
@@ -186,9 +186,9 @@ class DeviceCall:
         allocator = self.target.cupy.cuda.using_allocator(self.pool.malloc)
         with self.target.using_stream(), allocator:
             self.memory.upload_staged(self.copied)
-            self._launch()
+            self._launch_all()
 
-    def _launch(self):
+    def _launch_all(self):
         if self.graph is None and self.warm and self.target.captures:
             self._capture_graph()
         if self.graph is not None:
@@ -232,7 +232,7 @@ class CudaTarget:
         self.note, self.captures, self.cupy = note, True, cupy
         self.stream, self.handle = make_stream_and_handle(cupy)
 
-    def lower(self, operations, results):
+    def make_calls(self, operations, results):
         return CudaCalls(operations, results, self)
 
     @contextlib.contextmanager

@@ -52,12 +52,12 @@ def _is_row_lookup(op):
         index.is_contiguous and index.dtype.name == "int64")
 
 
-def _find_lookup(view, lookups, writers, number):
+def _find_lookup(view, lookups, writers, op_number):
     """Find the look-up table[index] that computed `view` (M, D). Return (table, index) or None.
 
     The table must have fewer than M rows. The table and the index must not have changed between the
-    look-up and operation number `number`. `lookups` is {buffer: (number, look-up)}, and `writers`
-    is {buffer: [(number, operation)]} with all operations that write into the buffer.
+    look-up and operation `op_number`. `lookups` is {buffer: (number, look-up)}, and `writers` is
+    {buffer: [(number, operation)]} with all operations that write into the buffer.
     """
     if view.buffer not in lookups:
         return None
@@ -70,7 +70,7 @@ def _find_lookup(view, lookups, writers, number):
     rows = View(index.buffer, index.offset + view.offset // pitch * 8, view.shape[:1],
                 (view.strides[0] // pitch * 8,), index.dtype)
     if table.shape[0] >= view.shape[0] or (
-            _is_written_between((table, rows), writers, place, number)):
+            _is_written_between((table, rows), writers, place, op_number)):
         return None
     return table, rows
 
@@ -81,8 +81,8 @@ def _new_temporary_view(shape, dtype):
     return View(Buffer("temporary", 0, nbytes), 0, shape, strides, dtype)
 
 
-def _rewrite_forward_product(op, lookups, writers, number):
-    lookup = _find_lookup(op.inputs[0], lookups, writers, number)
+def _rewrite_forward_product(op, lookups, writers, op_number):
+    lookup = _find_lookup(op.inputs[0], lookups, writers, op_number)
     if lookup is None:
         return None
     table, rows = lookup
@@ -92,9 +92,9 @@ def _rewrite_forward_product(op, lookups, writers, number):
                        options={})]
 
 
-def _rewrite_weight_gradient(op, lookups, writers, number):
+def _rewrite_weight_gradient(op, lookups, writers, op_number):
     x, dy = op.inputs
-    lookup = _find_lookup(_transpose_view(x), lookups, writers, number)
+    lookup = _find_lookup(_transpose_view(x), lookups, writers, op_number)
     if lookup is None or dy.dtype != op.output.dtype:
         return None
     table, rows = lookup
@@ -105,14 +105,14 @@ def _rewrite_weight_gradient(op, lookups, writers, number):
             op.replace(inputs=[_transpose_view(table), sums])]
 
 
-def _rewrite_embedding_gradient(op, writers, readers, number):
+def _rewrite_embedding_gradient(op, writers, readers, op_number):
     """Replace a sum of rows of dx = dy @ W.T: first sum the rows of dy, then multiply by W.T.
 
     Return None if another operation reads dx, or if the sum has more than half as many rows as dx.
     """
     dx, index = op.inputs
     simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous
-    pieces = _find_stacked_products(dx, writers, readers, number) if simple else []
+    pieces = _find_stacked_products(dx, writers, readers, op_number) if simple else []
     size, weights = op.options["size"], {product.inputs[1] for _, product in pieces}
     if len(weights) != 1 or 2 * size > dx.shape[0]:
         return None
@@ -131,7 +131,7 @@ def _rewrite_embedding_gradient(op, writers, readers, number):
     return [*operations, product.replace(inputs=[total, product.inputs[1]], output=op.output)]
 
 
-def _find_stacked_products(view, writers, readers, number):
+def _find_stacked_products(view, writers, readers, op_number):
     """Return [(row, product)] for the matrix products whose results are stacked in x (M, D).
 
     `row` is the first row of x that the product fills. Return [] if x contains anything else, or
@@ -145,7 +145,7 @@ def _find_stacked_products(view, writers, readers, number):
         i, op = writes[0]
         good = op.kind == "matmul" and op.output == view and view.is_whole and (
             op.inputs[0].ndim == op.inputs[1].ndim == 2)
-        return op if good and not _is_written_between(op.inputs, writers, i, number) else None
+        return op if good and not _is_written_between(op.inputs, writers, i, op_number) else None
     if find_only_product(view):
         return [(0, find_only_product(view))]
     if not view.is_whole or not view.buffer.is_temporary or readers[view.buffer] != 1:

@@ -34,11 +34,11 @@ class Calls:
         self.groups, self.get_array, self.nbytes = groups, arena.get_array, arena.nbytes
         self.calls, self.call_operations = [], []
         for group in groups:
-            for call, operations in self.lower(group):
+            for call, operations in self.make_group_calls(group):
                 self.calls.append(call)
                 self.call_operations.append(operations)
 
-    def lower(self, group):
+    def make_group_calls(self, group):
         """Return the calls that compute one group, a list of pairs (call, its operations)."""
         return [(make_call(op, self.get_array), [op]) for op in group.operations]
 
@@ -53,10 +53,10 @@ class NumPyCalls(Calls):
                 group.local = set()
         super().__init__(groups, results)
 
-    def lower(self, group):
+    def make_group_calls(self, group):
         step = choose_block_length(group)
         if step is None:
-            return super().lower(group)
+            return super().make_group_calls(group)
         block = Block(self.get_array, group.per_row_ops, group.local, step)
         calls = [(block.make_call(row_op, start), [row_op.op])
                  for start in range(0, group.sizes[0], step) for row_op in group.per_row_ops]

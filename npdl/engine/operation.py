@@ -86,7 +86,7 @@ class View(NamedTuple):
         return self.is_contiguous and self.size * self.dtype.itemsize == self.buffer.nbytes
 
     @property
-    def span(self):
+    def byte_range(self):
         """Return (start, end), the range of the bytes of the buffer that belong to the view."""
         low, high = self.offset, self.offset + self.dtype.itemsize
         for n, stride in zip(self.shape, self.strides, strict=True):
@@ -221,5 +221,5 @@ def may_overlap(a, b):
     """Return True if two Views may share memory."""
     if a.buffer is not b.buffer:
         return False
-    (a_low, a_high), (b_low, b_high) = a.span, b.span
+    (a_low, a_high), (b_low, b_high) = a.byte_range, b.byte_range
     return a_low < b_high and b_low < a_high

@@ -1,6 +1,6 @@
 """The recorded array. It contains a NumPy array, computes with it, and records each operation.
 
-    x = recorder.wrap(np.ones(3), "input")
+    x = recorder.wrap_array(np.ones(3), "input")
     y = x.sum() + 1                     # 4.0, and the recorder has two more operations
 
 RecordedArray is not a subclass of ndarray. So NumPy's C code can read the entries only through

@@ -1,7 +1,7 @@
 """Record a training step: run the step once on arrays that record their operations.
 
     recorder = Recorder()
-    x = recorder.wrap(np.ones(3), "input")      # a RecordedArray
+    x = recorder.wrap_array(np.ones(3), "input")      # a RecordedArray
     y = np.exp(2 * x)                           # computes, and records two operations
     recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
 
@@ -69,7 +69,7 @@ class Recorder:
 
     # Arguments and results
 
-    def wrap(self, array, role):
+    def wrap_array(self, array, role):
         """Return an array as a RecordedArray. `role` is "input", "state" or "constant" (Buffer)."""
         if backend.is_device_array(array):
             array = self._copy_to_host(array)
@@ -167,7 +167,7 @@ class Recorder:
                               "use np.where")
         (out,) = options.pop("out", None) or (None,)
         if ufunc is np.matmul and out is None:
-            a, b = (x if type(x) is RecordedArray else self.wrap(np.asarray(x), "constant")
+            a, b = (x if type(x) is RecordedArray else self.wrap_array(np.asarray(x), "constant")
                     for x in inputs)
             if a.dtype != b.dtype:              # BLAS and cuBLAS multiply arrays of one dtype
                 wide = np.promote_types(a.dtype, b.dtype)

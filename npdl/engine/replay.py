@@ -42,7 +42,7 @@ class Recording:
             return
         self._results = [recorder.get_view(x) for x in find_leaves(is_recorded_array, self._answer)]
         self.operations = simplify(recorder.operations, self._results)
-        self.lowered = step.target.lower(self.operations, self._results)
+        self.lowered = step.target.make_calls(self.operations, self._results)
         self._backups = self._find_state_to_restore()
         try:
             self.answer = self.replay(arguments)    # so that the first step rounds like the others
@@ -52,7 +52,7 @@ class Recording:
     def _wrap_argument(self, value):
         """Return an argument; wrap an array, a float or a generator, so that it is recorded."""
         if isinstance(value, np.ndarray):
-            recorded = self.recorder.wrap(np.array(value), "input")
+            recorded = self.recorder.wrap_array(np.array(value), "input")
         elif type(value) is float:
             recorded = Number(self.recorder, value)
         elif is_random_generator(value):

@@ -63,7 +63,7 @@ class Mirror:
                 raise Unsupported(f"the model has a {type(value).__name__} of dtype {value.dtype}, "
                                   "which can't be copied; use a NumPy array of floats, integers or "
                                   "bools")
-            return self.recorder.wrap(value, "state")
+            return self.recorder.wrap_array(value, "state")
         if is_random_generator(value):
             return self.recorder.wrap_generator(value)
         if isinstance(value, tuple):

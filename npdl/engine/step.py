@@ -84,10 +84,10 @@ class RecordedStep:
 
     def __call__(self, *arguments):
         if self.why_not is not None:
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         if is_host() == (self.target.name == "cuda"):
             self._stop_recording("the backend has changed since the step was made; make a new step")
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         if not is_host():
             arguments = map_arrays(arguments, to_host)
         key = make_recording_key(arguments)
@@ -108,11 +108,11 @@ class RecordedStep:
         if self._unusable > MOST_RECORDINGS:
             self._stop_recording("each call changes the items of a list, tuple or dict, such as a "
                                  "list that gets longer")
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         if diverged and self._diverged > MOST_RECORDINGS:
             self._stop_recording("the operations of the step depend on a value that changes from "
                                  "call to call, for example in an `if` or in float(x)")
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         recorder = Recorder()
         state = np.random.get_state()
         try:
@@ -125,7 +125,7 @@ class RecordedStep:
             if isinstance(error, InputError) and not is_host():
                 raise               # a plain step on the GPU would not check the values
             np.random.set_state(state)
-            answer = self.run_plain(arguments)      # may raise the same error
+            answer = self.run_without_recording(arguments)      # may raise the same error
             self._stop_recording(f"{type(error).__name__}: {error}{describe_location(error)}")
             return answer
         if not all(map(np.array_equal, state[1:3], np.random.get_state()[1:3])):
@@ -136,11 +136,11 @@ class RecordedStep:
         if recording.lowered is None:
             self._unusable += 1
             np.random.set_state(state)
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         self._diverged, self._unusable = self._diverged + diverged, 0
         return recording.answer
 
-    def run_plain(self, arguments):
+    def run_without_recording(self, arguments):
         """Run the function without recording."""
         if not is_host():
             arguments = map_arrays(arguments, to_device)

@@ -33,9 +33,9 @@ class CCalls(Calls):
             max([source.scratch for source in sources.values()], default=0))
         super().__init__(groups, results)
 
-    def lower(self, group):
+    def make_group_calls(self, group):
         if group not in self._functions:
-            return super().lower(group)
+            return super().make_group_calls(group)
         function, source = self._functions[group]
         addresses = [array.ctypes.data for array in (
             self._scratch, *map(self.get_array, source.pointers))]
@@ -50,7 +50,7 @@ class HostTarget:
     def __init__(self, name, note):
         self.name, self.note = name, note
 
-    def lower(self, operations, results):
+    def make_calls(self, operations, results):
         if self.name != "numpy":
             try:
                 return CCalls(operations, results)

@@ -110,10 +110,10 @@ class ShardedStep:
 class Unrecorded:
     """Takes the place of a Recorder in a Mirror that only detects changes of the model."""
 
-    def wrap(self, value, role=None):
+    def wrap_array(self, value, role=None):
         return value
 
-    wrap_generator = wrap
+    wrap_generator = wrap_array
 
 
 class ShardGenerator:

@@ -69,7 +69,7 @@ def load(path):
                               "or start a new run") from error
 
 
-def get_state(config, model, optimizer, step, seconds=0.0):
+def collect_state(config, model, optimizer, step, seconds=0.0):
     """Return the state of a run as (arrays, meta), the arguments of `save`.
 
     The arrays are the parameters and, if there is an optimizer, its moments. For a real model, only
@@ -91,7 +91,7 @@ def restore(path, config, model, optimizer=None):
     shapes or dtypes than those of this run.
     """
     arrays, meta = load(path)
-    expected, _ = get_state(config, model, optimizer, 0)
+    expected, _ = collect_state(config, model, optimizer, 0)
     if optimizer is None:
         arrays = {name: array for name, array in arrays.items() if name.startswith("param/")}
     try:

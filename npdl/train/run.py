@@ -67,7 +67,7 @@ class Run:
             if self.resume:
                 read_resumed_config(self.folder, vars(self.config))
             else:
-                folders.make_run_folder(self.folder, self.config, checkpoint.get_state(
+                folders.make_run_folder(self.folder, self.config, checkpoint.collect_state(
                     self.config, self.model, self.optimizer, 0))
             stack.enter_context(folders.lock_folder(self.folder))
             self.started = time.monotonic() - (self._load_checkpoint() if self.resume else 0.0)
@@ -126,8 +126,8 @@ class Run:
     def save(self):
         """Write the checkpoint. Raises Diverged if a parameter is not finite."""
         self._check_finite()
-        arrays, meta = checkpoint.get_state(self.config, self.model, self.optimizer, self.step,
-                                            time.monotonic() - self.started)
+        arrays, meta = checkpoint.collect_state(self.config, self.model, self.optimizer, self.step,
+                                                time.monotonic() - self.started)
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)
 
     def _check_finite(self, reason=""):

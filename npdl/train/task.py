@@ -19,7 +19,7 @@ from npdl.models.seq2seq import Seq2Seq
 from npdl.train.config import UserFunction
 from npdl.train.engine import Batch
 from npdl.train.initialise import initialise
-from npdl.train.pretrained import digest, load
+from npdl.train.pretrained import hash_model, load
 from npdl.train.pretrained.folder import open_model
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
@@ -48,10 +48,10 @@ class Task:
             losses, correct_counts = engine.measure(batch)
             record[f"{name}_loss"] = float(losses.mean(dtype=np.float64))
             record[f"{name}_accuracy"] = self.accuracy(correct_counts, batch.counted)
-            record |= self.details(name, losses, correct_counts)
+            record |= self.measure_details(name, losses, correct_counts)
         return record
 
-    def details(self, set_name, losses, correct_counts):
+    def measure_details(self, set_name, losses, correct_counts):
         """Return more measures of the set `set_name` ("train" or "validation"), as {name: number}.
 
         `losses` (B,) and `correct_counts` (B,) are the results of engine.measure for this set.
@@ -90,7 +90,7 @@ class ArithmeticTask(Task):
             return self.evaluation["train"]
         return _batch(train.take(np.sort(batch_indices(len(train), size, step, self.config.seed))))
 
-    def details(self, set_name, losses, correct_counts):
+    def measure_details(self, set_name, losses, correct_counts):
         """Return loss and accuracy for each number of operands, if config.orders has several."""
         orders, record = self.config.orders, {}
         right = correct_counts == self.evaluation[set_name].counted.sum(1)       # the whole answer
@@ -219,7 +219,7 @@ class PretrainedTask(TextTask):
         if config.block > longest:
             raise InputError(f"--window {config.block} is longer than the model's context of "
                              f"{longest} tokens; choose at most {longest}")
-        if digest(config.pretrained) != config.pretrained_sha256:
+        if hash_model(config.pretrained) != config.pretrained_sha256:
             raise InputError(f"--pretrained {config.pretrained} is not the model that the run "
                              "began with (another SHA-256); give the path of that model with "
                              "--pretrained")
@@ -242,7 +242,7 @@ def complete_config(config):
     text, sha256 = read_text(config.text)
     if config.pretrained is not None:
         return dataclasses.replace(config, sha256=sha256,
-                                   pretrained_sha256=digest(config.pretrained))
+                                   pretrained_sha256=hash_model(config.pretrained))
     characters = config.characters
     vocabulary = Characters.from_text(text) if characters is None else Characters(characters)
     split_text(vocabulary.encode(text), config.r_train, config.block)

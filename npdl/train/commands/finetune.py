@@ -85,7 +85,7 @@ def run(options):
         raise InputError("give the folder of the run to fine-tune, or --resume with --out, "
                          "but not both")
     if merging:
-        return merge(source, out, overrides | adapters, **train_options)
+        return write_merged_model(source, out, overrides | adapters, **train_options)
     base = None
     if resume:
         config = read_finetune_config(out, overrides, adapters)
@@ -186,7 +186,7 @@ def read_finetune_config(out, overrides, adapters):
     return config
 
 
-def merge(source, out, overrides, quiet, **training):
+def write_merged_model(source, out, overrides, quiet, **training):
     """Write the fine-tuned real model of a run into a folder that other tools can load."""
     for name, value in {**overrides, **training}.items():
         if value is not None:

@@ -113,17 +113,10 @@ def _find_conversions(layer, path, style):
         yield from _find_conversions(child, f"{path}.{name}" if path else name, style)
 
 
-def _unchanged(*data):
-    return list(data)
-
-
-def _transpose(*data):
-    return [array.T for array in data]
-
-
 def _convert_plain(layer, prefix=""):
     """Yield the conversions of a layer in which each Param is one array in torch (see NAMES)."""
-    convert = _transpose if isinstance(layer, Linear) else _unchanged
+    def convert(*data):
+        return [array.T if isinstance(layer, Linear) else array for array in data]
     for ours, theirs in NAMES.items():
         param = getattr(layer, ours, None)
         if isinstance(param, Param):

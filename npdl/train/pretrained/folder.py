@@ -214,7 +214,7 @@ def _list_checked_specs(architecture, weights, itemsize):
     return specs
 
 
-def digest(path):
+def hash_model(path):
     """Return the SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
     files = open_model(path).weights.files
     status = [os.stat(file) for file in files]
@@ -241,7 +241,7 @@ def to_huggingface(pretrained, folder):
     arrays = {}
     for spec in architecture.list_array_specs():
         prefix = "" if spec.hf_name == "lm_head.weight" else architecture.prefix
-        arrays[prefix + spec.hf_name] = lambda spec=spec: _get_array(spec, layers)
+        arrays[prefix + spec.hf_name] = lambda spec=spec: _get_float_array(spec, layers)
     dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
     with create_folder_atomically(folder) as new:
         write_json(new / "config.json", {**architecture.values, "dtype": dtype,
@@ -255,7 +255,7 @@ def to_huggingface(pretrained, folder):
             pretrained.tokenizer.save(new)
 
 
-def _get_array(spec, layers):
+def _get_float_array(spec, layers):
     """Return the array of an ArraySpec as floats. Adapters are merged.
 
     `layers` are the model's layers, {name: layer}.

@@ -161,7 +161,7 @@ def require_package(name, feature, otherwise):
         raise InputError(f"{feature} needs the package {name}{problem}, or {otherwise}") from error
 
 
-def render_chat(template, messages, special):
+def render_chat(template, messages, special_tokens):
     """Return the text of a conversation, made by a chat template in jinja's sandbox."""
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -184,7 +184,7 @@ def render_chat(template, messages, special):
     sandbox.globals["raise_exception"] = raise_exception
     sandbox.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     return sandbox.from_string(template).render(messages=messages, tools=None, documents=None,
-                                                add_generation_prompt=True, **special)
+                                                add_generation_prompt=True, **special_tokens)
 
 
 def _load_tokenizer_rules(folder, kind, settings):

@@ -13,7 +13,7 @@ from npdl.adapt.linears import QuantLinear
 from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl.layers.dropout import Dropout
-from npdl.train.pretrained import digest, load, to_huggingface
+from npdl.train.pretrained import hash_model, load, to_huggingface
 from tests.train.pretrained.model_folders import (
     KINDS,
     arrays_of,
@@ -43,7 +43,7 @@ def test_written_folder_loads_as_same_model(tmp_path, kind):
     assert_same_model(made.model.astype("float64"), load(tmp_path / "a", "float64").model)
     to_huggingface(found, tmp_path / "b")
     assert_same_model(made.model, load(tmp_path / "b").model)
-    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    assert hash_model(tmp_path / "a") == hash_model(tmp_path / "b")
 
 
 def test_half_precision_loads_as_float32(tmp_path):
@@ -73,7 +73,7 @@ def test_shards_unprefixed_names_and_buffers_load(tmp_path):
 
 def test_float32_arrays_are_memory_mapped(tmp_path):
     write_folder(tmp_path / "a", tokenizer=False)
-    before = digest(tmp_path / "a")
+    before = hash_model(tmp_path / "a")
     model = load(tmp_path / "a").model
     for name, param in model.params(frozen=True):
         base = param.data
@@ -84,7 +84,7 @@ def test_float32_arrays_are_memory_mapped(tmp_path):
     for _, param in model.params():
         param.data[...] = 0                                 # this process's own pages
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    assert digest(tmp_path / "b") == before
+    assert hash_model(tmp_path / "b") == before
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen2", "llama untied"])
