@@ -88,11 +88,6 @@ def add_out_argument(function):
     return run
 
 
-def record_erf(recorder, x):
-    """Record the error function as an elementwise operation."""
-    return record_as_one_operation(recorder, "erf", backend.exact_erf, [x], loop=(x.dtype, x.dtype))
-
-
 def record_minus_one_hot(recorder, probabilities, index):
     """Record p - one_hot(index) as an elementwise subtraction.
 
@@ -136,8 +131,10 @@ def make_method_recorder(method_name):
 FUNCTIONS = {
     np.where: record_where, np.concatenate: record_concatenate, np.stack: record_stack,
     np.zeros_like: make_fill_like_recorder(0), np.ones_like: make_fill_like_recorder(1),
-    np.full_like: record_full_like, backend.exact_erf: record_erf,
-    functions.subtract_one_hot: record_minus_one_hot,
+    np.full_like: record_full_like,
+    backend.exact_erf: lambda recorder, x: record_as_one_operation(
+        recorder, "erf", backend.exact_erf, [x], loop=(x.dtype, x.dtype)),
+    functions.minus_one_hot: record_minus_one_hot,
     functions.sum_by_index: record_sum_by_index, np.take_along_axis: record_take_along_axis,
     **{getattr(np, name): make_method_recorder(name) for name in ("sum", "mean", "max", "min")},
 }

@@ -64,7 +64,8 @@ class DeviceMemory:
         self.temporary = cupy.zeros(arena.nbytes + ALIGNMENT, np.uint8)
         starts = list(itertools.accumulate((align_size(b.nbytes) for b in staged), initial=0))
         self.starts = dict(zip(staged, starts, strict=False))
-        self.parts = [(start, get_host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
+        self.parts = [(start, get_host_array(View(b, 0, (b.nbytes,), (1,), np.dtype(np.uint8))))
+                      for start, b in zip(starts, staged, strict=False)]
         self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
         self.pinned = cupyx.zeros_pinned(starts[-1] + ALIGNMENT, np.uint8)
         self.copied = None                      # the event after the last copy from `pinned`
@@ -110,14 +111,8 @@ def find_buffers_to_upload(host_ops, device_ops, results):
     return changing + [b for b in used if b.role == "constant"], len(changing)
 
 
-def get_host_bytes(buffer):
-    """Return all bytes of a buffer on the host."""
-    whole = View(buffer, 0, (buffer.nbytes,), (1,), np.dtype(np.uint8))
-    return get_host_array(whole)
-
-
 def get_host_array(view):
-    """Return the NumPy array of a view."""
+    """Return the NumPy array of a view on the CPU."""
     return view.as_array(view.buffer.address, view.buffer.array)
 
 

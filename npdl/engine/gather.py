@@ -61,7 +61,7 @@ def _find_lookup(view, lookups, writers, op_number):
     """
     if view.buffer not in lookups:
         return None
-    place, take = lookups[view.buffer]
+    take_number, take = lookups[view.buffer]
     table, index = take.inputs
     pitch = table.shape[1] * table.dtype.itemsize
     if view.shape[1] != table.shape[1] or view.offset % pitch or view.strides[0] % pitch or (
@@ -70,7 +70,7 @@ def _find_lookup(view, lookups, writers, op_number):
     rows = View(index.buffer, index.offset + view.offset // pitch * 8, view.shape[:1],
                 (view.strides[0] // pitch * 8,), index.dtype)
     if table.shape[0] >= view.shape[0] or (
-            _is_written_between((table, rows), writers, place, op_number)):
+            _is_written_between((table, rows), writers, take_number, op_number)):
         return None
     return table, rows
 
@@ -132,9 +132,9 @@ def _rewrite_embedding_gradient(op, writers, readers, op_number):
 
 
 def _find_stacked_products(view, writers, readers, op_number):
-    """Return [(row, product)] for the matrix products whose results are stacked in x (M, D).
+    """Return [(row, product)] for the matrix products whose results are stacked in `view` (M, D).
 
-    `row` is the first row of x that the product fills. Return [] if x contains anything else, or
+    `row` is the first row that the product fills. Return [] if the view contains anything else, or
     if anything else reads one of the results.
     """
     def find_only_product(view):
@@ -152,7 +152,7 @@ def _find_stacked_products(view, writers, readers, op_number):
         return []
     pieces, row = [], 0
     pitch = view.shape[1] * view.dtype.itemsize
-    for _, op in sorted(writers[view.buffer], key=lambda each: each[1].output.offset):
+    for _, op in sorted(writers[view.buffer], key=lambda pair: pair[1].output.offset):
         part, source = op.output, op.inputs[0]
         is_copy = op.kind == "copy" and isinstance(source, View)
         product = find_only_product(source) if is_copy else None

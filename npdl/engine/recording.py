@@ -223,9 +223,8 @@ class Recorder:
 
     def record_function(self, function, args, options):
         """Record a call of a NumPy function, or of an npdl function decorated by `replaceable`."""
-        special = FUNCTIONS.get(function)
-        if special is not None:
-            answer = special(self, *args, **options)
+        if function in FUNCTIONS:
+            answer = FUNCTIONS[function](self, *args, **options)
             if answer is not NotImplemented:
                 return answer
         if function in IN_PLACE:
@@ -257,10 +256,9 @@ class Recorder:
     def _record_result(self, function, inputs, result, compute):
         """Return a function's result as a RecordedArray: a view of an input, or a new array.
 
-        compute(*inputs) returns the result again.
-
-        A Python number is returned as it is. If the number may depend on entries of arrays, replays
-        check that it is the same. Raises Unsupported for any other result.
+        compute(*inputs) returns the result again. A Python number is returned as it is. If it may
+        depend on entries of arrays, replays check that it is the same. Raises Unsupported for any
+        other result.
         """
         if function in OF_SHAPES:
             return result

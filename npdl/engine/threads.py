@@ -11,6 +11,7 @@ The gradients are summed in the order of the shards, so the results are bitwise 
 import copy
 import os
 from concurrent.futures import ThreadPoolExecutor, wait
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -43,7 +44,9 @@ class ShardedStep:
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched.is_current():
             return
-        self._watched = Mirror(Unrecorded(), set())
+        no_recorder = SimpleNamespace(wrap_array=lambda array, role: array,
+                                      wrap_generator=lambda generator: generator)
+        self._watched = Mirror(no_recorder, set())      # only detects changes of the model
         try:
             self._watched.copy((self.model, self.loss) if self.threads > 1 else ())
         except Unsupported as error:
@@ -105,15 +108,6 @@ class ShardedStep:
             if any(b.role == "state" and id(b.array) not in gradients for b in written):
                 raise InputError(f"threads = {self.threads}: the model's forward changes state "
                                  "such as running statistics; give threads=1")
-
-
-class Unrecorded:
-    """Takes the place of a Recorder in a Mirror that only detects changes of the model."""
-
-    def wrap_array(self, value, role=None):
-        return value
-
-    wrap_generator = wrap_array
 
 
 class ShardGenerator:
