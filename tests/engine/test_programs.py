@@ -217,7 +217,7 @@ def add_to_the_transpose(grad, state, x):
 
 @pytest.mark.parametrize("add", [
     add_to_some_rows, add_what_is_also_returned, add_what_is_also_state, add_to_the_transpose])
-def test_a_first_gradient_that_is_not_all_of_the_sum_is_added(add):
+def test_partial_or_shared_first_gradient_is_added(add):
     def function(grad, state, x):
         grad[...] = 0
         return add(grad, state, x)

@@ -248,7 +248,7 @@ def test_decoding_waits_once_for_each_token(gpu, name):
 
 
 @pytest.mark.parametrize("size", [3, 6, 50_000])
-def test_a_look_ups_gradient_needs_no_product_with_the_whole_table(gpu, size, monkeypatch):
+def test_lookup_gradient_needs_no_full_one_hot_product(gpu, size, monkeypatch):
     """It is made of products: with pairs of rows where the table is larger."""
     if size > 8:
         monkeypatch.setattr("npdl.functions.one_hot", None)     # (N, size) numbers

@@ -27,14 +27,14 @@ def get_run(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     (root / "play.txt").write_text(PLAY)
 
-    def make(name):
+    def train_once(name):
         folder, settings = root / name, dict(SETTINGS[name])
         if "text" in settings:
             settings["text"] = str(root / settings["text"])
         if not folder.exists():
             assert train(Config(**settings), folder, quiet=True) == 0
         return folder
-    return make
+    return train_once
 
 
 @pytest.fixture

@@ -87,12 +87,12 @@ def test_a_breakpoint_in_a_layer_stops_in_every_plain_step_and_in_no_replay(engi
     trainer = Trainer(make_small_config(engine=engine))
     layers, ran = re.compile(r"npdl/(layers|optim)"), set()
 
-    def look(frame, event, argument):
+    def note_package(frame, event, argument):
         ran.update(layers.findall(frame.f_code.co_filename))
 
     with trainer.engine:
         trainer.update()
-        sys.setprofile(look)
+        sys.setprofile(note_package)
         try:
             trainer.update()
         finally:

@@ -52,7 +52,7 @@ def tune(base, out, *options, model="model"):
 
 @pytest.mark.parametrize(("kind", "model"), slow.mark_except(
     [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
-def test_checkpoint_holds_only_trained_parameters(tmp_path, base, kind, model):
+def test_loss_falls_and_checkpoint_has_trained_parameters(tmp_path, base, kind, model):
     out = tmp_path / "run"
     assert tune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, "--engine", "recorded",
                 "--target", "numpy", model=model) == 0
@@ -125,7 +125,7 @@ def test_final_output_shows_loss_and_memory(tmp_path, base, capsys):
     assert summary["adapted"]["trainable"] == 2 * 8 * (2 * 64 + 2 * 48 + 3 * 96)
 
 
-def test_other_commands_accept_finetuned_model(tmp_path, base, capsys):
+def test_other_commands_recognise_finetuned_run(tmp_path, base, capsys):
     out = tmp_path / "run"
     assert tune(base, out, "--rank", 2) == 0
     assert commands.table([str(out)]) == 0
@@ -182,7 +182,7 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, options, 
     check_refused(commands.finetune, given, mentioned, tmp_path / "run", capsys)
 
 
-def test_finetuning_a_real_model_needs_text_and_window(tmp_path, base, capsys):
+def test_wrong_finetuning_arguments_are_refused(tmp_path, base, capsys):
     assert tune(base, tmp_path / "run") == 0
     assert_refused([str(base / "model")], "--text is missing", capsys)
     assert_refused(["--resume", "--rank", "3", "--out", str(tmp_path / "run")],

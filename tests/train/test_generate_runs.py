@@ -47,7 +47,7 @@ def test_a_run_loads_and_generates_without_its_text(copy_run, capsys, model):
 
 
 @pytest.mark.parametrize("model", slow.mark_except(["gpt"], ["gpt", "lstm"]))
-def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, model):
+def test_repeating_text_is_learned_and_continued(tmp_path, model):
     path = tmp_path / "round.txt"
     path.write_text("abcdefg" * 100)
     config = Config(model=model, text=str(path), steps=300, lr=1e-2, weight_decay=0.0,

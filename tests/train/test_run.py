@@ -71,18 +71,18 @@ def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, 
 @every_engine
 def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
         tmp_path, capsys, engine):
-    def number(trainer, stops=False):
+    def read_step(trainer, stops=False):
         if stops and trainer.step == 0:
             signal.raise_signal(signal.SIGINT)
         return trainer.step
 
     config = make_small_config(steps=9, engine=engine)
     base = {name: param.data for name, param in Trainer(config).model.params()}
-    stopped = functools.partial(number, stops=True)
+    stopped = functools.partial(read_step, stops=True)
     assert train(config, tmp_path / "run", base=base, metrics={"n": stopped}, quiet=True) == 130
     assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
-    assert train(config, tmp_path / "run", True, metrics={"n": number}, quiet=True) == 0
-    assert train(config, tmp_path / "whole", base=base, metrics={"n": number}, quiet=True) == 0
+    assert train(config, tmp_path / "run", True, metrics={"n": read_step}, quiet=True) == 0
+    assert train(config, tmp_path / "whole", base=base, metrics={"n": read_step}, quiet=True) == 0
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
@@ -251,7 +251,7 @@ def test_run_killed_at_end_has_all_files_after_resume(tmp_path, curves, name):
     assert_same_runs(whole, run_folder)
 
 
-def test_the_versions_that_decide_the_bits_are_named():
+def test_versions_of_engine_and_libraries_are_collected():
     found = versions.collect_versions()
     assert found.keys() == {"npdl", "engine", "numpy", "blas", "kernels", "compiler", "processor"}
     assert all(isinstance(value, str) and value for value in found.values())

@@ -77,7 +77,7 @@ def test_measured_accuracy_equals_greedy_decoding(model, monkeypatch):
 
 @pytest.mark.slow
 @every_model
-def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch, model):
+def test_translation_run_works_with_all_commands(tmp_path, capsys, monkeypatch, model):
     run = str(tmp_path / "run")
     assert commands.train_seq2seq(["--model", model, *OPTIONS, "--quiet", "--out", run]) == 0
     capsys.readouterr()

@@ -160,7 +160,7 @@ def test_refused_arrays_change_nothing():
         to_torch(model)
 
 
-def test_a_model_through_a_file_of_another_precision(tmp_path):
+def test_float64_file_loads_into_float32_model(tmp_path):
     model, path = GPT(5, 4, 1, 2, max_len=4, rng=1), tmp_path / "model.safetensors"
     safetensors.write(path, to_torch(model.astype("float64")))
     other = GPT(5, 4, 1, 2, max_len=4, rng=2)

@@ -185,10 +185,10 @@ def test_model_larger_than_memory_is_refused(folder, capsys, monkeypatch):
 
 
 def test_tokens_outside_vocabulary_are_refused(folder, capsys):
-    def smaller(arrays):
+    def shrink_embedding(arrays):
         arrays["model.embed_tokens.weight"] = arrays["model.embed_tokens.weight"][:300]
 
-    rewrite_arrays(folder, smaller)
+    rewrite_arrays(folder, shrink_embedding)
     change_settings(folder, vocab_size=300)
     found = load(folder, tokenizer=True).tokenizer
     assert found.rules.get_vocab_size() > 300 and len(found.encode("the")) == 2

@@ -37,7 +37,7 @@ def test_written_arrays_are_read_back(tmp_path):
         write(path, {"c": np.ones(2) * 1j})
 
 
-def test_the_package_reads_and_writes_the_same(tmp_path):
+def test_safetensors_package_reads_and_writes_the_same(tmp_path):
     library = pytest.importorskip("safetensors.numpy", reason="compares with the package")
     path = tmp_path / "a.safetensors"
     write(path, ARRAYS, {"format": "pt"})

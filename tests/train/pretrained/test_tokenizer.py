@@ -53,25 +53,25 @@ def test_gpt2_end_token_is_not_decoded(gpt2_folder):
 
 
 @pytest.fixture(scope="module")
-def words():
+def tokenizer():
     return Tokenizer(small_tokenizer())
 
 
 @pytest.mark.parametrize("text", slow.mark_except(ODD[3:8:4], ODD))
-def test_unusual_texts_round_trip_and_stream(text, words):
-    ids = words.encode(text)
-    assert words.decode(ids) == text
-    more = words.make_stream_decoder([])
+def test_unusual_texts_round_trip_and_stream(text, tokenizer):
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    more = tokenizer.make_stream_decoder([])
     assert "".join(more(token) for token in ids) + more() == text
     for cut in range(0, len(ids), 1 + len(ids) // 8):
-        before = words.decode(ids[:cut])
+        before = tokenizer.decode(ids[:cut])
         if not before.endswith("\ufffd"):
-            more = words.make_stream_decoder(ids[:cut])
+            more = tokenizer.make_stream_decoder(ids[:cut])
             assert before + "".join(more(token) for token in ids[cut:]) + more() == text
 
 
-def test_invalid_command_line_bytes_are_replaced(words):
-    assert words.decode(words.encode("a\udcffb")) == "a\ufffdb"
+def test_invalid_command_line_bytes_are_replaced(tokenizer):
+    assert tokenizer.decode(tokenizer.encode("a\udcffb")) == "a\ufffdb"
 
 
 @pytest.mark.slow
@@ -79,25 +79,25 @@ def test_folder_settings_are_used(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     architecture = Architecture(GPT2 | {"eos_token_id": [7, 8]}, "config.json")
 
-    def words(**settings):
+    def tokenizer(**settings):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
         return read_tokenizer(tmp_path, architecture, None)
 
-    assert words().ends == (7, 8) and words().template is None
-    assert words(eos_token="<|endoftext|>").ends == (0,)
-    assert words(eos_token={"content": "<|endoftext|>"}).ends == (0,)
+    assert tokenizer().ends == (7, 8) and tokenizer().template is None
+    assert tokenizer(eos_token="<|endoftext|>").ends == (0,)
+    assert tokenizer(eos_token={"content": "<|endoftext|>"}).ends == (0,)
     several = [{"name": "tool", "template": "no"}, {"name": "default", "template": TEMPLATE}]
     for template in (TEMPLATE, several):
-        found = words(chat_template=template)
+        found = tokenizer(chat_template=template)
         assert found.decode(found.encode_chat("hi")) == "<user>hi\n<answer>"
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content | tojson }}")
-    found = words(chat_template=TEMPLATE)
+    found = tokenizer(chat_template=TEMPLATE)
     assert found.decode(found.encode_chat("ü")) == '"ü"'
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 0]}')
-    assert words(eos_token="<|endoftext|>").ends == (3, 0)
+    assert tokenizer(eos_token="<|endoftext|>").ends == (3, 0)
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(InputError, match="no chat template; leave --chat out"):
-        words().encode_chat("hi")
+        tokenizer().encode_chat("hi")
 
 
 @pytest.mark.parametrize(("template", "wanted"), [
@@ -110,8 +110,8 @@ def test_chat_templates_render_as_in_transformers(tmp_path, template, wanted):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     (tmp_path / "special_tokens_map.json").write_text('{"pad_token": {"content": "<pad>"}}')
-    words = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
-    assert words.decode(words.encode_chat("hi")) == wanted.replace("<pad>", "")    # a special token
+    tokenizer = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
+    assert tokenizer.decode(tokenizer.encode_chat("hi")) == wanted.replace("<pad>", "")
 
 
 def test_added_tokens_are_encoded(tmp_path):
@@ -121,8 +121,8 @@ def test_added_tokens_are_encoded(tmp_path):
     about = {str(size + 1): {"content": "<|say|>", "special": True}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(
         {"added_tokens_decoder": about, "additional_special_tokens": ["<|end|>"]}))
-    words = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
-    assert words.encode("<|say|><|ask|><|end|>").tolist() == [size + 1, size, size + 2]
+    tokenizer = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
+    assert tokenizer.encode("<|say|><|ask|><|end|>").tolist() == [size + 1, size, size + 2]
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<|ask|>": size + 5}))
     with pytest.raises(InputError, match="should have the id"):
         read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
@@ -150,6 +150,6 @@ def test_saved_tokenizer_encodes_the_same(tmp_path):
 
 
 def test_llama3_splits_numbers_after_three_digits():
-    words = make_byte_level_bpe(small_tokenizer().model, LLAMA3)
-    cut = words.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
+    tokenizer = make_byte_level_bpe(small_tokenizer().model, LLAMA3)
+    cut = tokenizer.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
     assert [piece for piece, _ in cut] == ["It", "'s", "Ġ", "123", "45", "ĊĊ", "Ġ", "Ġx", "?!"]

@@ -51,7 +51,7 @@ MODELS = {
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
-def rms_norm(module):
+def make_rms_norm_forward(module):
     def forward(x):
         scale = (x * x).mean(-1, keepdim=True) + module.variance_epsilon
         return module.weight * (x / scale.sqrt())
@@ -67,7 +67,7 @@ def get_npdl_scaling(rope):
     return LinearScaling(rope["factor"]) if rope["rope_type"] == "linear" else None
 
 
-def rotary(module):
+def make_rotary_forward(module):
     def forward(x, position_ids):
         d, rope = 2 * len(module.inv_freq), module.config.rope_parameters
         power = torch.arange(0, d, 2, dtype=x.dtype) / d
@@ -92,9 +92,9 @@ def load_model_pair(name, folder, dtype):
     theirs = theirs.to(getattr(torch, dtype)).eval()
     for module in theirs.modules() if dtype == "float64" else ():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = rms_norm(module)
+            module.forward = make_rms_norm_forward(module)
         elif type(module).__name__.endswith("RotaryEmbedding"):
-            module.forward = rotary(module)
+            module.forward = make_rotary_forward(module)
     theirs.save_pretrained(folder)
     return theirs, load(folder, dtype)
 
