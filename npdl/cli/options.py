@@ -135,13 +135,12 @@ def _make_argparse_arguments(annotation):
     if typing.get_origin(annotation) is tuple:
         if parts[-1] is not ...:
             return {"type": parts[0], "nargs": len(parts), "action": _Tuple}
-        return {"type": _set_function_name(
-            lambda text: tuple(parts[0](part) for part in text.split(",")),
-            f"comma-separated list of {parts[0].__name__}")}
+        return {"type": _set_name(lambda text: tuple(parts[0](part) for part in text.split(",")),
+                                  f"comma-separated list of {parts[0].__name__}")}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
         read = _make_argparse_arguments(inner)["type"]
-        return {"type": parse_path if inner is str else _set_function_name(
+        return {"type": parse_path if inner is str else _set_name(
             lambda text: None if text == "none" else read(text), f"{read.__name__} or none")}
     return {"type": annotation}
 
@@ -151,7 +150,7 @@ class _Tuple(argparse.Action):
         setattr(namespace, self.dest, tuple(values))
 
 
-def _set_function_name(function, name):
+def _set_name(function, name):
     """Set the name of a function, which argparse prints for invalid values. Return the function."""
     function.__name__ = name
     return function

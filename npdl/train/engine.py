@@ -91,9 +91,8 @@ class PlainEngine:
 
     def measure(self, batch):
         """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
-        return join_measurements([
-            measure(self.model, part.model_inputs, to_device(part.targets), to_device(part.counted))
-            for part in batch.split(batch.chunk)])
+        return join_results([measure(self.model, part.model_inputs, to_device(part.targets),
+                                     to_device(part.counted)) for part in batch.split(batch.chunk)])
 
 
 class RecordedEngine(PlainEngine):
@@ -143,8 +142,8 @@ class RecordedEngine(PlainEngine):
             return [steps[i](*make_arguments(part)) for part in parts[i::self._threads]]
         with ThreadPoolExecutor(self._threads) as pool:
             done = list(pool.map(measure_parts, range(self._threads)))
-        return join_measurements([done[i % self._threads][i // self._threads]
-                                  for i in range(len(parts))])
+        threads = self._threads
+        return join_results([done[i % threads][i // threads] for i in range(len(parts))])
 
 
 def compute_logits(model, inputs, **options):
@@ -175,9 +174,9 @@ def measure_logits(logits, predicted, targets, counted):
     return loss, ((predicted == targets) & counted).sum(1)
 
 
-def join_measurements(parts):
+def join_results(results):
     """Join the (losses, counts) of a batch's parts into two arrays (B,)."""
-    losses, counts = zip(*parts, strict=True)
+    losses, counts = zip(*results, strict=True)
     return np.concatenate(list(map(to_host, losses))), np.concatenate(list(map(to_host, counts)))
 
 

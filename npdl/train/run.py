@@ -191,7 +191,7 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
     with contextlib.ExitStack() as stack:
         stack.enter_context(using(config.backend))
         trainer = Trainer(config, base, metrics)
-        trainer.task.prepare()
+        trainer.task.load_data()
         run = stack.enter_context(Run(trainer.config, trainer.model, trainer.optimizer, folder,
                                       resume, quiet, for_steps))
         stack.enter_context(trainer.engine)

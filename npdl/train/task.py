@@ -38,7 +38,7 @@ class Task:
 
     padding_id = None
 
-    def prepare(self):
+    def load_data(self):
         """Read the data that training needs. Raise InputError if it can't be read."""
 
     def measure(self, engine):
@@ -51,8 +51,8 @@ class Task:
             record |= self.measure_details(name, losses, correct_counts)
         return record
 
-    def measure_details(self, set_name, losses, correct_counts):
-        """Return more measures of the set `set_name` ("train" or "validation"), as {name: number}.
+    def measure_details(self, split, losses, correct_counts):
+        """Return more measures of a `split` ("train" or "validation"), as {name: number}.
 
         `losses` (B,) and `correct_counts` (B,) are the results of engine.measure for this set.
         """
@@ -81,29 +81,29 @@ class ArithmeticTask(Task):
         # prefix once for each of its threads.
         self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
                       for name, examples in sets.items() if len(examples)}
-        self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
+        self.evaluation = {name: _make_batch(examples) for name, examples in self._sets.items()}
 
     def batch(self, step):
         """Return the Batch of update `step`. A batch of the whole set is always the same."""
         train, size = self._sets["train"], self.config.batch
         if size >= len(train):
             return self.evaluation["train"]
-        return _batch(train.take(np.sort(batch_indices(len(train), size, step, self.config.seed))))
+        indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
+        return _make_batch(train.take(indices))
 
-    def measure_details(self, set_name, losses, correct_counts):
+    def measure_details(self, split, losses, correct_counts):
         """Return loss and accuracy for each number of operands, if config.orders has several."""
         orders, record = self.config.orders, {}
-        right = correct_counts == self.evaluation[set_name].counted.sum(1)       # the whole answer
+        right = correct_counts == self.evaluation[split].counted.sum(1)      # the whole answer
         for order in orders if len(orders) > 1 else ():
-            chosen = self._sets[set_name].orders == order
+            chosen = self._sets[split].orders == order
             if chosen.any():
-                loss = losses[chosen].mean(dtype=np.float64)
-                record[f"{set_name}_loss_order{order}"] = float(loss)
-                record[f"{set_name}_accuracy_order{order}"] = float(right[chosen].mean())
+                record[f"{split}_loss_order{order}"] = float(losses[chosen].mean(dtype=np.float64))
+                record[f"{split}_accuracy_order{order}"] = float(right[chosen].mean())
         return record
 
 
-def _batch(examples):
+def _make_batch(examples):
     return Batch(examples.inputs, examples.targets, examples.answer_mask)
 
 
@@ -125,9 +125,9 @@ class DatesTask(Task):
         self.max_len = LONGEST
 
     def batch(self, step):
-        return self._batch("train", self.config.batch, self.config.seed, step, BATCHES)
+        return self._draw_batch("train", self.config.batch, self.config.seed, step, BATCHES)
 
-    def _batch(self, part, count, *key):
+    def _draw_batch(self, part, count, *key):
         source, real, target = self.data.encode_pairs(*self.data.draw(part, count, *key))
         # All batches have one shape, so that one recording serves them.
         source = np.pad(source, ((0, 0), (0, LONGEST - source.shape[1])))
@@ -138,7 +138,7 @@ class DatesTask(Task):
 
     @cached_property
     def evaluation(self):
-        return {name: self._batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
+        return {name: self._draw_batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
                 for place, name in enumerate(self.data.parts)}
 
 
@@ -171,15 +171,15 @@ class TextTask(Task):
                              "SHA-256); restore it, or start a new run with another --out")
         return split_text(self.vocabulary.encode(text), config.r_train, config.block, self.units)
 
-    def prepare(self):
+    def load_data(self):
         self.parts  # noqa: B018  (reads the text, or raises)
 
     def batch(self, step):
         config = self.config
-        return self._batch(*draw_windows(self.parts["train"], config.block, config.batch,
-                                         config.seed, step, BATCHES))
+        return self._make_batch(*draw_windows(self.parts["train"], config.block, config.batch,
+                                              config.seed, step, BATCHES))
 
-    def _batch(self, inputs, targets):
+    def _make_batch(self, inputs, targets):
         tokens = min(CHUNK_TOKENS, CHUNK_SCORES // self.vocab_size)
         chunk = max(1, tokens // self.config.block)
         return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=chunk)
@@ -188,8 +188,8 @@ class TextTask(Task):
     def evaluation(self):
         config = self.config
         count = config.eval_batches * config.batch
-        return {name: self._batch(*draw_windows(ids, config.block, count, config.seed, place,
-                                           EVALUATION))
+        return {name: self._make_batch(*draw_windows(ids, config.block, count, config.seed, place,
+                                                       EVALUATION))
                 for place, (name, ids) in enumerate(self.parts.items())}
 
     def accuracy(self, correct_counts, counted):

@@ -40,8 +40,7 @@ def collect_versions():
 def describe_compiler():
     """Return the first line of the version text of the C compiler, or "none"."""
     try:
-        text = c_build.get_compiler_version(c_build.find_compiler())
-        return next(iter(text.splitlines()), "unknown")
+        return c_build.get_compiler_version(c_build.find_compiler()).split("\n")[0] or "unknown"
     except c_build.CompilerError:
         return "none"
 

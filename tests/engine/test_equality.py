@@ -98,9 +98,9 @@ def run_plain_steps(layers, inputs, options, rng, dtype):
             yield (given, options, douts), forward_and_backward(layers, given, options, douts)
 
 
-@pytest.mark.parametrize(("name", "dtype", "target", "few"), list(list_layer_cases()))
-def test_every_layer_equals_its_plain_step(name, dtype, target, few):
-    plain, *examples = make_example_layers(name, dtype, few)
+@pytest.mark.parametrize(("name", "dtype", "target", "max_count"), list(list_layer_cases()))
+def test_every_layer_equals_its_plain_step(name, dtype, target, max_count):
+    plain, *examples = make_example_layers(name, dtype, max_count)
     layers, lines = [layer.astype(dtype) for layer in plain], []
     step = RecordedStep(forward_and_backward, (layers,), target, lines.append)
     for arguments, wanted in run_plain_steps(plain, *examples, dtype):

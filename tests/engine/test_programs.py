@@ -199,13 +199,13 @@ def add_to_some_rows(grad, state, x):
     grad[:2] += x[:2] @ x
 
 
-def add_what_is_also_returned(grad, state, x):
+def add_returned_product(grad, state, x):
     product = x @ x
     grad += product
     return product
 
 
-def add_what_is_also_state(grad, state, x):
+def add_state(grad, state, x):
     state[...] = 2 * x
     grad += state
 
@@ -216,7 +216,7 @@ def add_to_the_transpose(grad, state, x):
 
 
 @pytest.mark.parametrize("add", [
-    add_to_some_rows, add_what_is_also_returned, add_what_is_also_state, add_to_the_transpose])
+    add_to_some_rows, add_returned_product, add_state, add_to_the_transpose])
 def test_partial_or_shared_first_gradient_is_added(add):
     def function(grad, state, x):
         grad[...] = 0

@@ -557,7 +557,7 @@ def test_attributes_may_become_arrays(change):
     assert (step.why_not is None) == (change is not store_random_numbers)
 
 
-def test_the_message_names_the_line_of_a_number_in_an_unusual_place(capsys):
+def test_message_names_line_with_unsupported_number(capsys):
     owner = Squares(lambda y: y)
     owner.steps = 1
     step = RecordedStep(lambda owner, x: np.clip(x, 0, owner.steps), (owner,), "numpy")

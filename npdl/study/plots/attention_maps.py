@@ -20,7 +20,7 @@ def choose_tokens(run, text=None):
     vocabulary = run.task.vocabulary
     if run.config.text is not None:
         if text is None:
-            run.task.prepare()
+            run.task.load_data()
             text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
         return np.asarray(vocabulary.encode(text)), list(map(style.escape_token, text))
     if text is None:

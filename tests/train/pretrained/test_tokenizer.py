@@ -79,25 +79,25 @@ def test_folder_settings_are_used(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     architecture = Architecture(GPT2 | {"eos_token_id": [7, 8]}, "config.json")
 
-    def tokenizer(**settings):
+    def read_with_settings(**settings):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
         return read_tokenizer(tmp_path, architecture, None)
 
-    assert tokenizer().ends == (7, 8) and tokenizer().template is None
-    assert tokenizer(eos_token="<|endoftext|>").ends == (0,)
-    assert tokenizer(eos_token={"content": "<|endoftext|>"}).ends == (0,)
+    assert read_with_settings().ends == (7, 8) and read_with_settings().template is None
+    assert read_with_settings(eos_token="<|endoftext|>").ends == (0,)
+    assert read_with_settings(eos_token={"content": "<|endoftext|>"}).ends == (0,)
     several = [{"name": "tool", "template": "no"}, {"name": "default", "template": TEMPLATE}]
     for template in (TEMPLATE, several):
-        found = tokenizer(chat_template=template)
+        found = read_with_settings(chat_template=template)
         assert found.decode(found.encode_chat("hi")) == "<user>hi\n<answer>"
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content | tojson }}")
-    found = tokenizer(chat_template=TEMPLATE)
+    found = read_with_settings(chat_template=TEMPLATE)
     assert found.decode(found.encode_chat("ü")) == '"ü"'
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 0]}')
-    assert tokenizer(eos_token="<|endoftext|>").ends == (3, 0)
+    assert read_with_settings(eos_token="<|endoftext|>").ends == (3, 0)
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(InputError, match="no chat template; leave --chat out"):
-        tokenizer().encode_chat("hi")
+        read_with_settings().encode_chat("hi")
 
 
 @pytest.mark.parametrize(("template", "wanted"), [
