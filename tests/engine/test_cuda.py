@@ -71,15 +71,10 @@ def train_recorded(make_optimizer, model, steps=6, after_step=lambda step: None,
     step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
     step.recorded.target.captures, losses = use_graphs, []
     for ids, targets, counted, lr, rng in make_batches(steps):
-        options = make_dropout_options(model, rng)
+        options = {"rng": rng} if isinstance(model, npdl.GPT) else {}        # for its dropout
         losses.append(to_host(step(ids, targets, counted, lr=lr, **options)))
         after_step(step)
     return losses, copy_state(model, optimizer), step
-
-
-def make_dropout_options(model, rng):
-    """The options of a forward with dropout."""
-    return {"rng": rng} if isinstance(model, npdl.GPT) else {}
 
 
 def copy_state(model, optimizer):

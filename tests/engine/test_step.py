@@ -24,11 +24,8 @@ from tests.engine import test_equality
 from tests.engine.test_equality import TARGETS, assert_same_parameters
 
 make_step_pair = functools.partial(test_equality.make_step_pair, target="numpy")
+make_gpt = functools.partial(test_equality.make_gpt, "float64")
 COUNTED = np.ones((3, 5), bool)
-
-
-def make_gpt(**options):
-    return npdl.GPT(11, 12, 1, 3, max_len=8, dtype="float64", rng=1, **options)
 
 
 def make_batch(seed, shape=(3, 5)):
