@@ -88,7 +88,7 @@ def add_out_argument(function):
     return run
 
 
-def record_minus_one_hot(recorder, probabilities, index):
+def record_subtract_one_hot(recorder, probabilities, index):
     """Record p - one_hot(index) as an elementwise subtraction.
 
     The result is bitwise identical to subtracting 1 at each index. Every replay checks that the
@@ -134,7 +134,7 @@ FUNCTIONS = {
     np.full_like: record_full_like,
     backend.exact_erf: lambda recorder, x: record_as_one_operation(
         recorder, "erf", backend.exact_erf, [x], loop=(x.dtype, x.dtype)),
-    functions.minus_one_hot: record_minus_one_hot,
+    functions.subtract_one_hot: record_subtract_one_hot,
     functions.sum_by_index: record_sum_by_index, np.take_along_axis: record_take_along_axis,
     **{getattr(np, name): make_method_recorder(name) for name in ("sum", "mean", "max", "min")},
 }

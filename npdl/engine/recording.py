@@ -21,7 +21,7 @@ import threading
 import numpy as np
 
 from npdl import backend
-from npdl.core import map_nest, rebuild
+from npdl.core import map_nested, rebuild
 from npdl.engine.array_functions import FUNCTIONS, IN_PLACE, OF_SHAPES, add_out_argument
 from npdl.engine.operation import Buffer, Number, Operation, View, find_base_array
 from npdl.engine.recorded_array import (
@@ -222,7 +222,7 @@ class Recorder:
         return self._known[key]
 
     def record_function(self, function, args, options):
-        """Record a call of a NumPy function, or of an npdl function decorated by `replaceable`."""
+        """Record a call of a NumPy function, or of an npdl function that can be replaced."""
         if function in FUNCTIONS:
             answer = FUNCTIONS[function](self, *args, **options)
             if answer is not NotImplemented:
@@ -364,11 +364,11 @@ def take_out_recorded_arrays(nested):
             return value
         recorded.append(value)
         return removed
-    rest = map_nest(remove, nested)
+    rest = map_nested(remove, nested)
 
     def put_back(arrays):
         arrays = iter(arrays)
-        return map_nest(lambda x: next(arrays) if x is removed else x, rest)
+        return map_nested(lambda x: next(arrays) if x is removed else x, rest)
     return recorded, put_back
 
 

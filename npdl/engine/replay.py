@@ -93,8 +93,8 @@ class Recording:
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
         results = (self.lowered.get_array(view).copy()[()] for view in self._results)
-        return map_nest(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
-                        self._answer)
+        return map_nested(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
+                          self._answer)
 
     def _run_calls(self):
         arrays = [(array, array.copy()) for array in self._backups]
@@ -115,7 +115,7 @@ class Recording:
 def find_leaves(condition, nested):
     """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
     leaves = []
-    map_nest(lambda x: leaves.append(x) if condition(x) else None, nested)
+    map_nested(lambda x: leaves.append(x) if condition(x) else None, nested)
     return leaves
 
 

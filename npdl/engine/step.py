@@ -157,13 +157,13 @@ def make_recording_key(arguments):
         if isinstance(x, np.ndarray):
             return x.shape, x.dtype.str
         return type(x), None if can_vary(x) else x
-    return repr(map_nest(describe, arguments))
+    return repr(map_nested(describe, arguments))
 
 
 def map_arrays(nested, function):
     """Return nested tuples, lists and dicts with function(x) in place of each array x."""
-    return map_nest(lambda x: function(x) if isinstance(x, np.ndarray) or is_device_array(x) else x,
-                    nested)
+    return map_nested(lambda x: function(x) if isinstance(x, np.ndarray) or is_device_array(x)
+                      else x, nested)
 
 
 def describe_location(error):

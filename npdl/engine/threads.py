@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from npdl.core import map_nest
+from npdl.core import map_nested
 from npdl.engine.prefix import PrefixRowsCache, make_prefix_model
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.state import Mirror
@@ -130,4 +130,4 @@ def slice_batch(nested, part, B):
     """Return a copy of nested arguments, with x[part] in place of each array x of length B."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
-    return map_nest(cut_array, nested)
+    return map_nested(cut_array, nested)

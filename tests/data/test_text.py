@@ -26,8 +26,8 @@ def text_path(tmp_path):
     return path
 
 
-def small(text, model="gpt", **settings):
-    return make_recipe_config(model, {"text": str(text), **SMALL, **settings})
+def small_config(text_path, model="gpt", **settings):
+    return make_recipe_config(model, {"text": str(text_path), **SMALL, **settings})
 
 
 def test_characters_are_sorted_and_survive_a_round_trip():
@@ -116,8 +116,8 @@ def test_resume_detects_changed_or_missing_text(
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_finetuning_on_device_equals_host(tmp_path, text, model):
-    train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
+def test_gpu_code_path_gives_the_same_run(tmp_path, text_path, model):
+    train(small_config(text_path, model, steps=5), tmp_path / "numpy", quiet=True)
     with device.numpy_as_cupy(), backend.using("cupy"):
         train(small_config(text_path, model, steps=5, backend="cupy", engine="plain"),
               tmp_path / "device", quiet=True)

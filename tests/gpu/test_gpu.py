@@ -87,7 +87,7 @@ def run_case(case, move, dtype, waiting_context=contextlib.nullcontext):
                        for nested in (tuple(inputs), options))
     with waiting_context():
         outputs, cache = layer.forward(*inputs, **options)
-    dout = move_arrays(draw_upstream_gradients(outputs, stream(7)), move)
+    dout = move_arrays(draw_upstream_gradients(outputs, make_rng(7)), move)
     with waiting_context():
         returned = layer.backward(dout, cache)
     grads = [to_host(p.grad) for _, p in layer.params()]

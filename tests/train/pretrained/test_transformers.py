@@ -71,7 +71,7 @@ def make_rotary_forward(module):
     def forward(x, position_ids):
         d, rope = 2 * len(module.inv_freq), module.config.rope_parameters
         power = torch.arange(0, d, 2, dtype=x.dtype) / d
-        f = scaled(get_npdl_scaling(rope), rope["rope_theta"] ** -power)
+        f = scale_frequencies(get_npdl_scaling(rope), rope["rope_theta"] ** -power)
         angle = position_ids[..., None].to(x.dtype) * f
         angle = torch.cat((angle, angle), -1)
         return angle.cos(), angle.sin()
