@@ -55,20 +55,20 @@ PROBLEMS = {
 }
 
 
-def start(script, tmp_path, cupy, *arguments):
-    """Run a script for which `import cupy` executes the text `cupy`."""
+def run_script_with_cupy(script, tmp_path, cupy_source, *arguments):
+    """Run a script for which `import cupy` executes the text `cupy_source`."""
     (tmp_path / "cupy").mkdir()
-    (tmp_path / "cupy" / "__init__.py").write_text(cupy)
+    (tmp_path / "cupy" / "__init__.py").write_text(cupy_source)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = [sys.executable, str(ROOT / "experiments" / script), *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("problem", slow.mark_except(["missing", "driver"], PROBLEMS))
-def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
+def test_unusable_gpu_is_one_line(tmp_path, problem):
     cupy, message = PROBLEMS[problem]
-    done = start("train_gpt.py", tmp_path, cupy, "--backend", "cupy", "--quiet",
-                 "--out", tmp_path / "run")
+    done = run_script_with_cupy("train_gpt.py", tmp_path, cupy, "--backend", "cupy", "--quiet",
+                                "--out", tmp_path / "run")
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("train_gpt.py: backend 'cupy': ") and message in line
@@ -76,7 +76,7 @@ def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
 
 
 @pytest.mark.parametrize("problem", ["driver", "no GPU"])
-def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
+def test_message_names_cuda_visible_devices(monkeypatch, problem):
     cupy = types.ModuleType("cupy")
     exec(PROBLEMS[problem][0], vars(cupy))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
@@ -91,24 +91,24 @@ def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
 
 
 @pytest.mark.slow
-def test_the_script_runs_on_the_stand_in(tmp_path):
-    done = start("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy",
-                 "--engine", "plain", "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out",
-                 tmp_path / "run")
+def test_script_runs_on_numpy_stand_in(tmp_path):
+    done = run_script_with_cupy("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy",
+                                "--engine", "plain", "--p", 5, "--width", 8, "--steps", 3,
+                                "--threads", 4, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert "3 steps" in done.stdout
 
 
-def cupys(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
+def make_cupy_error(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
     """An error class of CuPy's."""
     return type(name, (base,), {"__module__": module})
 
 
-def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
+def test_cupy_errors_are_converted_and_others_pass():
     with device.numpy_as_cupy(), backend.using("cupy"):
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
             with backend.convert_cupy_errors():
-                raise cupys("CUDARuntimeError")("cudaErrorIllegalAddress:\nan illegal one")
+                raise make_cupy_error("CUDARuntimeError")("cudaErrorIllegalAddress:\nillegal one")
         with pytest.raises(BackendError, match="libcublas.so.13.*cupy-cuda12x or cupy-cuda13x"):
             with backend.convert_cupy_errors():
                 raise ImportError("libcublas.so.13: cannot open shared object file")
@@ -124,7 +124,7 @@ def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 @pytest.mark.parametrize("settings", SETTINGS[1:], ids=str)
-def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):
+def test_device_code_paths_equal_host_training(model, settings):
     """Where there is no CuPy, by NumPy; test_gpu.py has more."""
     config = small_config(model, settings, dtype="float64")
     if config is None:

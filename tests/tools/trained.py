@@ -20,7 +20,8 @@ def make_trained(config, steps, base=None):
 
 def state_of(trainer):
     """Return the content of the trainer's checkpoint: (arrays, meta)."""
-    return checkpoint.get_state(trainer.config, trainer.model, trainer.optimizer, trainer.step, 1.0)
+    return checkpoint.collect_state(trainer.config, trainer.model, trainer.optimizer, trainer.step,
+                                    1.0)
 
 
 def arrays_of(folder):

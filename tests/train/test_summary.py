@@ -24,7 +24,7 @@ RECORDS = [
 ]
 
 
-def test_summary_by_hand():
+def test_summary_equals_values_by_hand():
     summary = summarise(RECORDS)
     assert summary == {
         "train_loss": 0.25, "t_f_train_loss": 30,
@@ -50,7 +50,7 @@ def test_summary_without_validation_or_with_nan():
     assert "| L_val | - |" in format_table({"one": [summary]})
 
 
-def test_nothing_to_summarise():
+def test_summary_without_records_raises():
     with pytest.raises(InputError, match="no records to summarise"):
         summarise([])
 
@@ -67,7 +67,7 @@ def test_a_cell_has_the_mean_and_the_population_deviation_of_the_known_values():
     assert f"| L_train | {np.mean(values):.3g} ± {np.std(values, ddof=0):.3g} |" in table
 
 
-def test_tables():
+def test_format_table_equals_expected_text():
     summary = summarise(RECORDS)
     worse = summary | {"train_loss": 0.75, "t_f_train_loss": 45, "validation_accuracy": None}
     columns = {"LSTM": [summary, worse], "GPT": [summary]}
@@ -82,7 +82,7 @@ def test_tables():
 
 
 @pytest.mark.slow
-def test_curves_are_a_png_and_the_same_bytes_again(tmp_path):
+def test_curves_png_is_deterministic(tmp_path):
     groups = {"a title with $ and _": [RECORDS]}
     plot_curves(groups, tmp_path / "a.png")
     plot_curves(groups, tmp_path / "b.png")
@@ -93,7 +93,7 @@ def test_curves_are_a_png_and_the_same_bytes_again(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_curves_of_little_or_nothing(tmp_path):
+def test_curves_of_few_or_no_records(tmp_path):
     with pytest.raises(InputError):
         plot_curves({"empty": [[]]}, tmp_path / "a.png")
     plot_curves({"zero": [[{"step": 0, "train_loss": 0.0}]]}, tmp_path / "a.png", log_steps=True)

@@ -22,7 +22,7 @@ def torch():
     return pytest.importorskip("torch", reason="exchange is checked against torch itself")
 
 
-def reference():
+def torch_reference():
     """experiments/benchmark/torch_reference.py, which imports torch."""
     from experiments.benchmark import torch_reference
     return torch_reference
@@ -32,11 +32,11 @@ def arrays_of(module):
     return {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
 
 
-def fill(torch, module, arrays):
+def fill_module(torch, module, arrays):
     module.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
 
-def npdl_names(arrays):
+def rename_arrays_for_npdl(arrays):
     """The arrays of the reference's GPT under npdl's names."""
     ours = {"blocks": "decoder.blocks", "final_norm": "decoder.norm"}
     return {".".join([ours.get(first, first), *rest]) if rest else f"{first}.weight": array
@@ -47,13 +47,13 @@ def npdl_names(arrays):
     {}, {"bias": False, "norm": "pre"}, {"positions": "learned", "tied": True, "norm": "pre"},
     {"bias": False, "norm_bias": False, "norm": "pre"},
 ])
-def test_a_trained_gpt_comes_in_and_goes_out(torch, options):
+def test_gpt_round_trip_with_torch(torch, options):
     torch.manual_seed(0)
-    module = reference().GPT(11, 8, 2, 2, max_len=7, **options).double()
+    module = torch_reference().GPT(11, 8, 2, 2, max_len=7, **options).double()
     tokens = np.random.default_rng(0).integers(0, 11, (3, 6))
     own = options | ({} if "positions" in options else {"positions": "k/d"})
     model = GPT(11, 8, 2, 2, max_len=7, dtype="float64", **own)
-    given = npdl_names(arrays_of(module))
+    given = rename_arrays_for_npdl(arrays_of(module))
     if "positions" not in options:
         del given["positions.weight"]                                   # a fixed table
     from_torch(model, given)
@@ -68,7 +68,7 @@ def test_a_trained_gpt_comes_in_and_goes_out(torch, options):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("kind", "theirs"), [
     (RNN, "RNN"), (ResetAfterGRU, "GRU"), (LSTM, "LSTM")])
-def test_recurrent_networks(torch, kind, theirs, bias):
+def test_recurrent_conversion_equals_torch(torch, kind, theirs, bias):
     torch.manual_seed(4)
     module = getattr(torch.nn, theirs)(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
     layer = kind(4, 3, 2, bias=bias, dtype="float64")
@@ -79,11 +79,11 @@ def test_recurrent_networks(torch, kind, theirs, bias):
     final, state = (s if isinstance(s, tuple) else (s,) for s in (final, state))
     for mine, other in zip((y, *state), (wanted, *final), strict=True):
         np.testing.assert_allclose(mine, other.detach().numpy(), atol=1e-12)
-    fill(torch, module, to_torch(layer, style="torch"))     # strict: every name
+    fill_module(torch, module, to_torch(layer, style="torch"))     # strict: every name
     np.testing.assert_allclose(module(torch.tensor(x))[0].detach().numpy(), y, atol=1e-12)
 
 
-def test_single_modules(torch):
+def test_single_module_conversion_equals_torch(torch):
     torch.manual_seed(5)
     f64, x = {"dtype": torch.float64}, np.random.default_rng(5).standard_normal((3, 4, 6))
     for module, layer, inputs in (
@@ -103,7 +103,7 @@ def test_single_modules(torch):
         options = {"training": False} if isinstance(layer, BatchNorm) else {}
         wanted = module.eval()(torch.tensor(inputs)).detach().numpy()
         np.testing.assert_allclose(layer.forward(inputs, **options)[0], wanted, atol=1e-12)
-        fill(torch, module, to_torch(layer))
+        fill_module(torch, module, to_torch(layer))
         np.testing.assert_allclose(module(torch.tensor(inputs)).detach().numpy(), wanted)
 
 
@@ -115,7 +115,7 @@ def test_single_modules(torch):
       for style in ("course", "torch") for options in (
           {"tied": True}, {"norm": "pre", "bias": False, "norm_bias": False})),
 ])
-def test_out_and_in_again_without_torch(style, build):
+def test_round_trip_without_torch(style, build):
     model, other = build(0), build(1)
     arrays = to_torch(model, style)
     assert all(a.flags.c_contiguous and a.flags.owndata for a in arrays.values())
@@ -124,7 +124,7 @@ def test_out_and_in_again_without_torch(style, build):
         np.testing.assert_array_equal(other.state_dict()[name], array)
 
 
-def test_the_forget_gate_is_the_forget_gate():
+def test_forget_gate_is_converted_to_forget_gate():
     """A gate that is swapped on both ways would pass every round trip."""
     layer = LSTM(1, 1, dtype="float64")
     arrays = {name: 0 * array for name, array in to_torch(layer, "torch").items()}
@@ -135,7 +135,7 @@ def test_the_forget_gate_is_the_forget_gate():
     assert c == pytest.approx(2, abs=1e-3) and h == pytest.approx(np.tanh(2), abs=1e-3)
 
 
-def test_what_it_refuses_changes_nothing():
+def test_refused_arrays_change_nothing():
     model = GPT(5, 4, 1, 2, max_len=4, tied=True)
     before, arrays = model.state_dict(), to_torch(model)
     first = next(iter(arrays))
@@ -160,7 +160,7 @@ def test_what_it_refuses_changes_nothing():
         to_torch(model)
 
 
-def test_a_model_through_a_file_of_another_precision(tmp_path):
+def test_float64_file_loads_into_float32_model(tmp_path):
     model, path = GPT(5, 4, 1, 2, max_len=4, rng=1), tmp_path / "model.safetensors"
     safetensors.write(path, to_torch(model.astype("float64")))
     other = GPT(5, 4, 1, 2, max_len=4, rng=2)
