@@ -40,7 +40,7 @@ from npdl import backend
 from npdl.cli.console import OneLineParser, note, parse_path, parse_positive, run_guarded
 from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
-from npdl.train.versions import gpu_name, processor_name
+from npdl.train.versions import get_gpu_name, get_processor_name
 
 CORES = count_usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
@@ -208,10 +208,10 @@ HEADING = ["| case | variant | work | threads | ms per step | quartiles, ms "
 
 def describe_machine(options):
     """Return one line with the machine, the versions and the command."""
-    parts = [f"{processor_name()}, {CORES} cores", f"Python {platform.python_version()}"]
+    parts = [f"{get_processor_name()}, {CORES} cores", f"Python {platform.python_version()}"]
     if options.backend == "cupy":
         with backend.using("cupy"):
-            device = gpu_name()
+            device = get_gpu_name()
         parts.insert(0, f"{device}, TF32 {'on' if os.environ['CUPY_TF32'] == '1' else 'off'}")
     for package in ("numpy", "torch", "cupy"):
         try:

@@ -44,7 +44,7 @@ def train(config, **process):
     # the loss mask `counted` (B, S), True where the loss counts a target. A batch depends only on
     # the seed and the step.
     data = make_task(config)
-    data.prepare()                                      # reads the text, if there is one
+    data.load_data()                                    # reads the text, if there is one
 
     # Model and optimizer. Everything random comes from streams keyed by the seed and the step.
     rng = make_rng(config.seed, 0)

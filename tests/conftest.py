@@ -1,6 +1,7 @@
 """Settings of the whole test suite."""
 
 import gc
+import importlib
 import os
 import sys
 import warnings
@@ -30,6 +31,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Some builds of BLAS warn in products that are right (numpy issue 28687): ignore it there,
     although warnings are errors."""
+    if os.environ.get("NPDL_REQUIRE_TORCH"):
+        importlib.import_module("torch")        # without it, tests would be skipped
     x = np.random.default_rng(1).standard_normal((129, 100)).astype("float32")
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):
         warnings.simplefilter("always")
@@ -80,25 +83,3 @@ def numpy_target(request, monkeypatch):
 def gpu():
     with backend.using("cupy"):
         yield
-
-
-missing_torch = []      # what was skipped without PyTorch, where it is required
-
-
-def _note_missing_torch(report):
-    if os.environ.get("NPDL_REQUIRE_TORCH") and report.skipped and "torch" in str(report.longrepr):
-        missing_torch.append(report.nodeid)
-
-
-def pytest_collectreport(report):
-    _note_missing_torch(report)
-
-
-def pytest_runtest_logreport(report):
-    _note_missing_torch(report)
-
-
-def pytest_sessionfinish(session):
-    if missing_torch:
-        print(f"\nNPDL_REQUIRE_TORCH is set, but skipped without torch: {missing_torch}")
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED

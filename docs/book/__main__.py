@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from npdl.cli.console import OneLineParser, run_guarded, start_script
-from npdl.cli.folders import new_folder
+from npdl.cli.folders import create_folder_atomically
 from npdl.errors import InputError
 
 
@@ -70,7 +70,7 @@ def build(options):
         if app.statuscode:
             return app.statuscode
         shutil.rmtree(out, ignore_errors=True)
-        with new_folder(out) as whole:
+        with create_folder_atomically(out) as whole:
             shutil.copytree(made, whole, dirs_exist_ok=True)
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
     print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages, {size / 1e6:.1f} MB, "

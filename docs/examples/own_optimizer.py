@@ -11,7 +11,7 @@ import tempfile
 
 import npdl
 from npdl.train.config import Config
-from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
+from npdl.train.sweep import get_run_folder, load_sweep_metrics, sweep
 
 
 class FallingDecay(npdl.AdamW):
@@ -43,7 +43,7 @@ def main(root=None, ends=(1.0, 0.1), seeds=(0,), steps=2500, **settings):
     for (end, seed), config in configs.items():
         accuracy = load_sweep_metrics(root, config)[-1]["validation_accuracy"]
         print(f"{end:12}  {seed:4}  {accuracy:.1%}")
-    folders = " ".join(str(folder_of(root, config)) for config in configs.values())
+    folders = " ".join(str(get_run_folder(root, config)) for config in configs.values())
     print(f"python -m npdl table {folders}\npython -m npdl plot curves {folders}")
     print(f"{accuracy:.1%} of the sums that the last run has not seen are right")
     return accuracy

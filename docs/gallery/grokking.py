@@ -16,7 +16,7 @@ from npdl.cli.console import start_script
 from npdl.study.plots.embedding_spectrum import fourier_spectrum
 from npdl.train import style
 from npdl.train.metrics import METRICS, read_records
-from npdl.train.recipes import new_config
+from npdl.train.recipes import make_recipe_config
 from npdl.train.run import train
 
 GALLERY = Path(__file__).resolve().parent
@@ -30,7 +30,7 @@ def record_run():
     The result is {"p", "frequency", "step": steps, "train_loss" and other METRICS: values, "at":
     indices of the evaluations that become frames, "places": projections (frames, p, 2)}.
     """
-    config, tables = new_config("gpt", {}), []
+    config, tables = make_recipe_config("gpt", {}), []
 
     def keep_table(trainer):
         tables.append(trainer.model.embedding.W.data[:config.p].astype(np.float64))
@@ -52,7 +52,7 @@ def record_run():
 
 def draw_animation(run):
     """Write grokking.webp from the result of `record_run`."""
-    canvas = style.figure(7, 4.2, "")
+    canvas = style.make_figure(7, 4.2, "")
     frames = [*range(len(run["at"])), *[len(run["at"]) - 1] * LAST]
     animation = FuncAnimation(canvas, lambda frame: draw_frame(canvas, run, frame), frames,
                               init_func=list)

@@ -34,9 +34,9 @@ from npdl.cli.console import OneLineParser, parse_path, run_guarded
 from npdl.errors import InputError
 from npdl.files import read_json, write_atomically
 from npdl.models.gpt import attentions
-from npdl.train.recipes import RECIPES, new_config
+from npdl.train.recipes import RECIPES, make_recipe_config
 from npdl.train.run import load_run
-from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
+from npdl.train.sweep import get_run_folder, load_sweep_metrics, sweep
 
 
 def list_settings(question):
@@ -70,7 +70,7 @@ def make_config(model, recipe, settings, seed, backend="numpy"):
              "backend": backend}
     if "orders" in given:
         given |= {"orders": tuple(map(int, given["orders"].split())), "stratified": True}
-    return new_config(model, given)
+    return make_recipe_config(model, given)
 
 
 def add_runs(question, rows, folder=RESULTS):
@@ -167,7 +167,7 @@ def make_missing_runs(study, options):
     for place, (question, model, settings) in missing.items():
         records = load_sweep_metrics(options.out, configs[place])
         if records is not None:
-            folder = folder_of(options.out, configs[place])
+            folder = get_run_folder(options.out, configs[place])
             finished.setdefault(question, []).append(
                 (make_cells(model, options.recipe, settings, place[1], folder), records))
     for question, rows in finished.items():

@@ -38,7 +38,7 @@ class Figure:
     size: tuple[float, float]
 
     def write(self, folder):
-        canvas = style.figure(*self.size, "")
+        canvas = style.make_figure(*self.size, "")
         self.draw(canvas)
         full, small = io.BytesIO(), io.BytesIO()
         canvas.savefig(full, format="png", dpi=DPI)

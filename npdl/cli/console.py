@@ -54,12 +54,12 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def set_description(parser, text, given_only=False):
+def set_description(parser, description, given_only=False):
     """Set a parser's description, whose lines are not wrapped.
 
     With `given_only`, parsing returns only the options that the user gives, and no defaults.
     """
-    parser.description, parser.formatter_class = text, Help
+    parser.description, parser.formatter_class = description, Help
     if given_only:
         parser.argument_default = argparse.SUPPRESS
 
@@ -94,7 +94,7 @@ def start_script(prog=None):
     `prog`. If one of them is missing, the process prints one line and exits with status 2.
     """
     signal.signal(signal.SIGINT, _exit_on_signal)
-    open_streams()
+    reopen_closed_streams()
     os.environ["MPLBACKEND"] = "agg"
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
@@ -109,17 +109,17 @@ def note(line):
         print(line, file=sys.stderr, flush=True)
 
 
-def run_guarded(prog, work):
-    """Call `work` and return its exit status, or 2 after an error, or 130 after Ctrl-C.
+def run_guarded(prog, function):
+    """Call `function` and return its exit status, or 2 after an error, or 130 after Ctrl-C.
 
     Some errors are printed on standard error, in one line that begins with `prog`, the program's
     name: npdl's errors, a missing package in TRAIN, errors of the system, a lack of memory, and a
     closed output. Characters that the output's encoding doesn't have are printed as "?".
     """
-    open_streams()
+    reopen_closed_streams()
     try:
-        with _enable_interrupts():
-            status = work()
+        with _interrupts_enabled():
+            status = function()
             sys.stdout.flush()
         return status
     except KeyboardInterrupt:
@@ -179,7 +179,7 @@ def print_text(text, end="\n"):
     print(text, end=end, flush=True)
 
 
-def open_streams():
+def reopen_closed_streams():
     """Reopen closed standard streams, and let the outputs replace characters they can't encode."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -196,7 +196,7 @@ def _exit_on_signal(number, frame):
 
 
 @contextlib.contextmanager
-def _enable_interrupts():
+def _interrupts_enabled():
     """Let Ctrl-C raise KeyboardInterrupt inside the block, so that the work can clean up.
 
     Outside, Ctrl-C exits at once (`start_script`).

@@ -15,7 +15,7 @@ TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 
 
 @contextlib.contextmanager
-def new_folder(path):
+def create_folder_atomically(path):
     """Yield a temporary folder, which is renamed to `path` when the block ends.
 
     After an error, a kill or a power failure, `path` is as before, and the same call works again.
@@ -57,16 +57,16 @@ def new_folder(path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _find_stale_files(folder, name=None):
-    """Yield the temporary files of ended processes in `folder`, only those for `name` if given."""
+def _find_stale_files(folder, final_name=None):
+    """Yield the temporary files of ended processes in `folder`, or only those for `final_name`."""
     for entry in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(entry)
-        if (match and (name is None or entry.startswith(f".{name}."))
+        if (match and (final_name is None or entry.startswith(f".{final_name}."))
                 and has_ended(int(match[1]))):
             yield Path(folder, entry)
 
 
-def clean_stale(folder):
+def remove_stale_files(folder):
     """Remove the temporary files in `folder` whose process has ended, and return their names.
 
     Don't call this while another machine writes into the folder: its processes seem to have ended.

@@ -3,7 +3,7 @@
 A *settings class* is a dataclass whose fields are made by `setting`, with a default, the allowed
 values, and the option on the command line. The settings classes of a run are Config and Adapters
 (npdl.train.config). Other commands have a small settings class in their module. `check_settings`
-checks the values of an instance, and `add_settings` adds the options of a class to a parser.
+checks the values of an instance, and `add_setting_options` adds the options of a class to a parser.
 Options that are not given are absent from the parsed options.
 """
 
@@ -36,9 +36,9 @@ SECONDS = Range(lambda s: 0 < s < 1e6, "a number of seconds, above 0 and below a
 BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 
-def count_up_to(most):
-    """Return the Range of the integers from 1 to `most`."""
-    return Range(lambda n: 1 <= n <= most, f"an integer from 1 to {most}")
+def integers_up_to(largest):
+    """Return the Range of the integers from 1 to `largest`."""
+    return Range(lambda n: 1 <= n <= largest, f"an integer from 1 to {largest}")
 
 
 def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
@@ -80,23 +80,23 @@ def check_settings(settings):
             raise InputError(f"{option} {value!r:.40} must be {wanted}")
 
 
-def _has_type(value, kind):
+def _has_type(value, annotation):
     """Return True if a value has the type of an annotation. An integer is also a float."""
-    parts = typing.get_args(kind)
-    if typing.get_origin(kind) is tuple:
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is tuple:
         return (isinstance(value, tuple) and (parts[-1] is ... or len(value) == len(parts))
                 and all(_has_type(item, parts[0]) for item in value))
     if parts:                               # one of several types
         return any(_has_type(value, part) for part in parts)
-    if kind is Callable:
+    if annotation is Callable:
         return callable(value)
-    if kind is float:
+    if annotation is float:
         return (isinstance(value, (int, float)) and not isinstance(value, bool)
                 and abs(value) <= sys.float_info.max)
-    return type(value) is kind
+    return type(value) is annotation
 
 
-def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
+def add_setting_options(parser, command, groups, defaults, left_out=(), shown=None):
     """Add options for the settings of `defaults`, an instance of a settings class, to a parser.
 
     command   the name of the command to which the parser belongs
@@ -115,34 +115,34 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
                 _add_option(added, field, kinds[field.name], default).rare = metadata["rare"]
 
 
-def _add_option(group, field, kind, default):
+def _add_option(group, field, annotation, default):
     metadata, shown = field.metadata, f"{field.metadata['help']} (default: {default})"
     option = functools.partial(group.add_argument, default=argparse.SUPPRESS)
-    if kind is bool and field.default:
+    if annotation is bool and field.default:
         return option(f"--no-{field.name.replace('_', '-')}", dest=field.name,
                       action="store_false", help=metadata["help"])
-    if kind is bool:
+    if annotation is bool:
         return option(option_name(field.name), action="store_true", help=metadata["help"])
     if isinstance(metadata["allowed"], tuple):
         return option(option_name(field.name), choices=metadata["allowed"], help=shown)
     return option(option_name(field.name), help=shown, metavar=metadata["metavar"],
-                  **_argparse_type(kind))
+                  **_make_argparse_arguments(annotation))
 
 
-def _argparse_type(kind):
+def _make_argparse_arguments(annotation):
     """Return the arguments of add_argument with which argparse reads a value of this type."""
-    parts = typing.get_args(kind)
-    if typing.get_origin(kind) is tuple:
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is tuple:
         if parts[-1] is not ...:
             return {"type": parts[0], "nargs": len(parts), "action": _Tuple}
-        return {"type": _named(lambda text: tuple(parts[0](part) for part in text.split(",")),
-                               f"comma-separated list of {parts[0].__name__}")}
+        return {"type": _set_name(lambda text: tuple(parts[0](part) for part in text.split(",")),
+                                  f"comma-separated list of {parts[0].__name__}")}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
-        read = _argparse_type(inner)["type"]
-        return {"type": parse_path if inner is str else _named(
+        read = _make_argparse_arguments(inner)["type"]
+        return {"type": parse_path if inner is str else _set_name(
             lambda text: None if text == "none" else read(text), f"{read.__name__} or none")}
-    return {"type": kind}
+    return {"type": annotation}
 
 
 class _Tuple(argparse.Action):
@@ -150,10 +150,10 @@ class _Tuple(argparse.Action):
         setattr(namespace, self.dest, tuple(values))
 
 
-def _named(read, name):
-    """Set the name of the function `read`, which argparse prints for invalid values. Return it."""
-    read.__name__ = name
-    return read
+def _set_name(function, name):
+    """Set the name of a function, which argparse prints for invalid values. Return the function."""
+    function.__name__ = name
+    return function
 
 
 def _format_default(value):

@@ -42,11 +42,11 @@ def peak_memory():
     return resource and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def set_limits(parent, **limits):
+def limit_this_process(parent_pid, **limits):
     """Limit the memory or time of this process, and let it end when its parent process ends.
 
     The names of `limits` are those of the system's RLIMIT constants: AS=bytes, CPU=seconds.
-    `parent` is the parent's process id. Only Linux ends a process together with its parent. The
+    `parent_pid` is the parent's process id. Only Linux ends a process together with its parent. The
     limits can't be raised again. A limit that the system doesn't have is ignored. Call this before
     the process runs untrusted code.
     """
@@ -54,7 +54,7 @@ def set_limits(parent, **limits):
         import signal  # not in a browser, which imports this module, too
 
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-        if os.getppid() != parent:                          # the parent ended before that call
+        if os.getppid() != parent_pid:                          # the parent ended before that call
             os._exit(1)
     for name, most in limits.items():
         with contextlib.suppress(AttributeError, ValueError, OSError):      # macOS, Windows

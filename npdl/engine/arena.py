@@ -24,38 +24,38 @@ class Arena:
         uses = [{view.buffer: view.buffer.nbytes for op in group.operations for view in op.views
                  if view.buffer.is_temporary and view.buffer not in group.local}
                 for group in groups]
-        self.offsets, self.nbytes = assign_memory(uses, [view.buffer for view in results])
+        self.offsets, self.nbytes = assign_offsets(uses, [view.buffer for view in results])
 
     def allocate(self):
         """Make the block in the host's memory."""
         self.memory = allocate_aligned(self.nbytes)
         self.address = self.memory.ctypes.data
 
-    def array(self, view):
+    def get_array(self, view):
         """Return the NumPy array of a view."""
         if view.buffer.is_temporary:
-            return view.array_at(self.address + self.offsets[view.buffer], self.memory)
-        return view.array_at(view.buffer.address, view.buffer.array)
+            return view.as_array(self.address + self.offsets[view.buffer], self.memory)
+        return view.as_array(view.buffer.address, view.buffer.array)
 
 
-def assign_memory(uses, used_later=()):
+def assign_offsets(sizes_in_use, used_later=()):
     """Place buffers in one block; return ({buffer: its first byte}, the number of bytes).
 
-    uses        for each point in time, {buffer in use: its number of bytes}
-    used_later  buffers that are also used after the last point in time
+    sizes_in_use  for each point in time, {buffer in use: its number of bytes}
+    used_later    buffers that are also used after the last point in time
 
     The largest buffers are placed first. Each buffer goes into the first gap that is large enough.
     Gaps are the bytes that no placed buffer needs while this buffer is in use.
     """
     first, last, sizes = {}, {}, {}
-    for i, used in enumerate(uses):
+    for i, used in enumerate(sizes_in_use):
         sizes |= used
         last |= dict.fromkeys(used, i)
         for buffer in used:
             first.setdefault(buffer, i)
-    last |= dict.fromkeys(used_later, len(uses))
+    last |= dict.fromkeys(used_later, len(sizes_in_use))
     keys = sorted(sizes, key=lambda key: -sizes[key])
-    begin, end = (np.array([uses[key] for key in keys]) for uses in (first, last))
+    begin, end = (np.array([times[key] for key in keys]) for times in (first, last))
     low, high = np.zeros((2, len(keys)), np.int64)
     for i, key in enumerate(keys):
         meanwhile = np.flatnonzero((begin[:i] <= end[i]) & (end[:i] >= begin[i]))

@@ -66,19 +66,19 @@ def record_full_like(recorder, like, fill_value, dtype=None, order="K", **option
     return recorder.record_copy(fill_value, result)
 
 
-def make_fill_recorder(value):
-    """Return a function that records np.zeros_like if `value` is 0, or np.ones_like if it is 1."""
+def make_fill_like_recorder(fill_value):
+    """Return a function that records np.zeros_like (`fill_value` 0) or np.ones_like (1)."""
     return lambda recorder, like, *args, **options: record_full_like(
-        recorder, like, value, *args, **options)
+        recorder, like, fill_value, *args, **options)
 
 
-def record_whole(recorder, kind, function, inputs, **fields):
+def record_as_one_operation(recorder, kind, function, inputs, **fields):
     """Record function(*inputs) as one operation `kind`. `fields` are more fields of Operation."""
     result = recorder.wrap_result(function(*map(plain_value, inputs)))
-    return recorder.add_operation(kind, inputs, result, make_run(function), **fields)
+    return recorder.add_operation(kind, inputs, result, add_out_argument(function), **fields)
 
 
-def make_run(function):
+def add_out_argument(function):
     """Return run(*inputs, out=out), a function that copies function(*inputs) into `out`."""
     def run(*inputs, out):
         result = function(*inputs)
@@ -88,32 +88,28 @@ def make_run(function):
     return run
 
 
-def record_erf(recorder, x):
-    """Record the error function as an elementwise operation."""
-    return record_whole(recorder, "erf", backend.exact_erf, [x], loop=(x.dtype, x.dtype))
-
-
-def record_minus_one_hot(recorder, p, index):
+def record_subtract_one_hot(recorder, probabilities, index):
     """Record p - one_hot(index) as an elementwise subtraction.
 
     The result is bitwise identical to subtracting 1 at each index. Every replay checks that the
     indices are in range.
     """
-    if not recorder.check_range(index, p.shape[-1]):
+    if not recorder.check_index_range(index, probabilities.shape[-1]):
         return NotImplemented
-    at = np.where(index < 0, index + p.shape[-1], index) if (index.min() < 0) else index
-    return p - (at[..., None] == np.arange(p.shape[-1]))
+    at = np.where(index < 0, index + probabilities.shape[-1], index) if (index.min() < 0) else index
+    return probabilities - (at[..., None] == np.arange(probabilities.shape[-1]))
 
 
 def record_sum_by_index(recorder, rows, index, size):
     """Record `functions.sum_by_index` as one operation. Replays check the range of the indices."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
-    return record_whole(recorder, "sum_by_index", sum_by_index_of(size), [rows, index],
-                        options={"size": size})
+    return record_as_one_operation(recorder, "sum_by_index", make_sum_by_index(size),
+                                   [rows, index], options={"size": size})
 
 
-def sum_by_index_of(size):
+def make_sum_by_index(size):
+    """Return a function of (rows, index): `functions.sum_by_index` with this `size`."""
     return lambda rows, index: functions.sum_by_index(rows, index, size)
 
 
@@ -121,21 +117,24 @@ def record_take_along_axis(recorder, x, index, axis=-1):
     """Record np.take_along_axis as one operation. Replays check the range of the indices."""
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
-    recorder.check_range(index, x.shape[axis])
-    return record_whole(recorder, "take_along_axis", partial(np.take_along_axis, axis=axis),
-                        [x, index], options={"axis": axis % x.ndim})
+    recorder.check_index_range(index, x.shape[axis])
+    return record_as_one_operation(
+        recorder, "take_along_axis", partial(np.take_along_axis, axis=axis), [x, index],
+        options={"axis": axis % x.ndim})
 
 
-def method_recorder(name):
+def make_method_recorder(method_name):
     """Return a function that records a call such as np.sum(x, ..) as x.sum(..)."""
-    return lambda recorder, x, *args, **options: getattr(x, name)(*args, **options)
+    return lambda recorder, x, *args, **options: getattr(x, method_name)(*args, **options)
 
 
 FUNCTIONS = {
     np.where: record_where, np.concatenate: record_concatenate, np.stack: record_stack,
-    np.zeros_like: make_fill_recorder(0), np.ones_like: make_fill_recorder(1),
-    np.full_like: record_full_like, backend.exact_erf: record_erf,
-    functions.subtract_one_hot: record_minus_one_hot,
+    np.zeros_like: make_fill_like_recorder(0), np.ones_like: make_fill_like_recorder(1),
+    np.full_like: record_full_like,
+    backend.exact_erf: lambda recorder, x: record_as_one_operation(
+        recorder, "erf", backend.exact_erf, [x], loop=(x.dtype, x.dtype)),
+    functions.subtract_one_hot: record_subtract_one_hot,
     functions.sum_by_index: record_sum_by_index, np.take_along_axis: record_take_along_axis,
-    **{getattr(np, name): method_recorder(name) for name in ("sum", "mean", "max", "min")},
+    **{getattr(np, name): make_method_recorder(name) for name in ("sum", "mean", "max", "min")},
 }

@@ -27,15 +27,15 @@ class CompilerError(NpdlError):
     """No C compiler was found, the compiler failed, or the library can't be saved or loaded."""
 
 
-def load_library(source):
+def compile_and_load(source):
     """Return the library (ctypes.CDLL) of a C source. Compile it if it is not in the cache."""
-    path = find_compiler()
-    version, processor = compiler_version(path), processor_name()
+    compiler = find_compiler()
+    version, processor = get_compiler_version(compiler), describe_processor()
     digest = hashlib.sha256("\0".join([source, version, processor, *FLAGS]).encode()).hexdigest()
     try:
-        library = cache_folder() / f"{digest[:32]}.so"
+        library = make_cache_folder() / f"{digest[:32]}.so"
         if not library.exists():
-            _compile(source, path, library)
+            _compile(source, compiler, library)
         _check_owner(library)
         return ctypes.CDLL(str(library))
     except OSError as error:
@@ -54,18 +54,19 @@ def find_compiler():
 
 
 @functools.cache
-def compiler_version(path):
+def get_compiler_version(compiler):
     """Return the text that a compiler prints for --version."""
     try:
-        process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+        process = subprocess.run([compiler, "--version"], capture_output=True, text=True,
+                                 timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        raise CompilerError(f"the C compiler {path} can't be run ({error}); set CC to the path of "
-                            "another compiler") from error
+        raise CompilerError(f"the C compiler {compiler} can't be run ({error}); set CC to the path "
+                            "of another compiler") from error
     return process.stdout
 
 
 @functools.cache
-def processor_name():
+def describe_processor():
     """Return a text with the processor's model and instruction sets, which the code depends on."""
     try:
         text = Path("/proc/cpuinfo").read_text()
@@ -75,7 +76,7 @@ def processor_name():
         return f"{platform.machine()} {platform.processor()} {platform.node()}"
 
 
-def cache_folder():
+def make_cache_folder():
     """Return the user's folder for compiled steps; create it if it does not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if not os.path.isabs(base):
@@ -98,9 +99,9 @@ def _check_owner(path):
                             "folder of your own")
 
 
-def _compile(source, compiler, library):
-    """Compile a C source in a temporary folder, and then rename the result to `library`."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+def _compile(source, compiler, library_path):
+    """Compile a C source in a temporary folder, and then rename the result to `library_path`."""
+    with tempfile.TemporaryDirectory(dir=library_path.parent) as folder:
         file, compiled = Path(folder) / "step.c", Path(folder) / "step.so"
         file.write_text(source)
         try:
@@ -116,4 +117,4 @@ def _compile(source, compiler, library):
             line = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
             raise CompilerError(f"the C compiler {compiler} failed: {line}")
         compiled.chmod(0o700)
-        os.replace(compiled, library)
+        os.replace(compiled, library_path)

@@ -116,20 +116,20 @@ EXPRESSIONS = {
 }
 
 
-def polynomial(coefficients, x, suffix=""):
-    """Return a polynomial in `x` as a C expression; the first coefficient is the constant."""
+def polynomial_expression(coefficients, variable, suffix=""):
+    """Return a polynomial in `variable` as a C expression; `coefficients` begin with x^0."""
     text = f"{coefficients[-1]!r}{suffix}"
     for c in coefficients[-2::-1]:
-        text = f"{c!r}{suffix} + {x} * ({text})"
+        text = f"{c!r}{suffix} + {variable} * ({text})"
     return text
 
 
-def write_functions():
+def write_math_functions():
     """Return the C source of exp, log, tanh and erf, for float and for double."""
     text = ""
     for values, suffix in ((FLOAT, "f"), (DOUBLE, "")):
         text += COMMON.format(**values | {
-            name: polynomial(values[name], x, suffix)
+            name: polynomial_expression(values[name], x, suffix)
             for name, x in (("Q", "r"), ("TANH", "z"), ("LOG", "z"))})
-    return text + ERF.format(middle=ERF_MIDDLE, small=polynomial(ERF_SMALL, "z"),
-                             large=polynomial(ERF_LARGE, "t"))
+    return text + ERF.format(middle=ERF_MIDDLE, small=polynomial_expression(ERF_SMALL, "z"),
+                             large=polynomial_expression(ERF_LARGE, "t"))

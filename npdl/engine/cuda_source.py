@@ -13,7 +13,7 @@ No kernel uses atomic additions, so the results are bitwise identical in each ru
 from npdl.cublas import can_multiply
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, flatten_rows, is_supported, offset_expression
+from npdl.engine.c_source import GroupSource, flatten_to_one_row, has_c_types, offset_expression
 from npdl.engine.operation import may_overlap
 from npdl.engine.rows import Operand, broadcast_strides, make_row_operation, merge_axes
 
@@ -89,78 +89,80 @@ class GroupKernel(GroupSource, Kernel):
     has_blocks   True if a block of threads computes each row; False if one thread does
     """
 
-    def _flatten(self, rows):
+    def _flatten_row_ops(self, row_ops):
         """Return maps of contiguous arrays as maps of rows with one entry: one thread for each.
 
-        If an entry depends on another entry, return `rows`, because threads don't wait.
+        If an entry depends on another entry, return `row_ops`, because threads don't wait.
         """
-        flat = flatten_rows(rows)
-        outputs, operands = [x.output for x in flat], [x for each in flat for x in each.operands]
-        if flat is rows or any(x.inner < 0 for x in operands) or any(
+        flat = flatten_to_one_row(row_ops)
+        outputs, operands = [op.output for op in flat], [x for op in flat for x in op.operands]
+        if flat is row_ops or any(x.inner < 0 for x in operands) or any(
                 x != out and may_overlap(x.view, out.view) for x in operands for out in outputs):
-            return rows
-        return list(map(make_rows_of_entries, flat))
+            return row_ops
+        return list(map(make_one_entry_rows, flat))
 
-    def _join_axes(self):
-        super()._join_axes()
-        self.count, width = self.rows[0].count, max(rows.width for rows in self.rows)
+    def _merge_row_axes(self):
+        super()._merge_row_axes()
+        self.row_count = self.row_ops[0].row_count
+        width = max(row_op.width for row_op in self.row_ops)
         self.has_blocks = width > SHORT
-        self.set_launch_size(self.count, THREADS if width == 1 else 128)
+        self.set_launch_size(self.row_count, THREADS if width == 1 else 128)
         if self.has_blocks:
-            self.grid = (min(self.count, 65535),)
-            most = THREADS if self.count > MANY else 1024
+            self.grid = (min(self.row_count, 65535),)
+            most = THREADS if self.row_count > MANY else 1024
             self.block = (min(most, -(-width // 32) * 32),)
 
-    def _loop_head(self, loop):
+    def _write_loop_head(self, loop):
         start, step = ("threadIdx.x", "blockDim.x") if self.has_blocks else ("0", "1")
         return [f"for (size_t j = {start}; j < {loop.width}; j += {step}) {{"]
 
-    def _loop_tail(self, loop):
+    def _write_loop_tail(self, loop):
         if not self.has_blocks:
             return ["}"]
         clauses = [clause.split(":") for clause in loop.reductions]
         return ["}", *(f"{name} = block_{COMBINE[operator][0]}({name});"
                        for operator, name in clauses), "__syncthreads();"]
 
-    def _write_output(self, x, value, width):
-        super()._write_output(x, value, width)
+    def _write_output(self, operand, value, width):
+        super()._write_output(operand, value, width)
         if self.has_blocks and self._loop is None:          # all threads have the same value
             line, tag = self._lines.pop()
             self._lines.append((f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();",
                                 tag))
 
-    def _write_function(self, name, lines, scratch):
+    def _write_function(self, name, lines, scratch_rows):
         start, step = ("blockIdx.x", "gridDim.x") if self.has_blocks else (GLOBAL, ALL)
-        self.scratch = sum(8 * width for _, _, width in scratch)
+        self.scratch = sum(8 * width for _, _, width in scratch_rows)
         shared = "__shared__ " if self.has_blocks else ""
-        self._before += [f"{shared}{kind} {row}[{width}];" for row, kind, width in scratch]
+        self._before += [f"{shared}{kind} {row}[{width}];" for row, kind, width in scratch_rows]
         table = ", ".join(f"(char *)a{i}" for i in range(len(self.pointers)))
         self.views = self.pointers
         self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before,
-                               f"for (size_t r = {start}; r < {self.count}; r += {step}) {{",
-                               *unravel_lines("r", self.sizes, "i"), *self._moving, *lines, "}"])
+                               f"for (size_t r = {start}; r < {self.row_count}; r += {step}) {{",
+                               *write_unravel_index("r", self.sizes), *self._moving, *lines, "}"])
         return self.text
 
 
-def make_rows_of_entries(member):
+def make_one_entry_rows(row_op):
     """Return a map of one row as a map of many rows, which have one entry each."""
-    def turn(x):
+    def swap_axes(x):
         return x._replace(lead=(x.inner,), inner=0) if isinstance(x, Operand) else x
-    return member._replace(sizes=(member.width,), width=1, inputs=tuple(map(turn, member.inputs)),
-                           output=turn(member.output))
+    return row_op._replace(sizes=(row_op.width,), width=1, output=swap_axes(row_op.output),
+                           inputs=tuple(map(swap_axes, row_op.inputs)))
 
 
 GLOBAL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x"        # the number of a thread
 ALL = "gridDim.x * (size_t)blockDim.x"                          # the number of all threads
 
 
-def unravel_lines(flat, sizes, letter):
-    """Return C lines that compute an entry's index along each axis from its number `flat`."""
-    lines = [f"size_t {letter} = {flat};"] if len(sizes) > 1 else []
-    for axis in range(len(sizes) - 1, 0, -1):
-        n = sizes[axis]
-        lines.append(f"size_t {letter}{axis} = {letter} % {n}; {letter} /= {n};")
-    return lines + ([f"size_t {letter}0 = {letter if len(sizes) > 1 else flat};"] if sizes else [])
+def write_unravel_index(flat_index, sizes):
+    """Return C lines that compute an entry's indices i0, i1, .. from its number `flat_index`."""
+    if len(sizes) < 2:
+        return [f"size_t i0 = {flat_index};"] * len(sizes)
+    lines = [f"size_t i = {flat_index};"]
+    lines += [f"size_t i{axis} = i % {sizes[axis]}; i /= {sizes[axis]};"
+              for axis in range(len(sizes) - 1, 0, -1)]
+    return [*lines, "size_t i0 = i;"]
 
 
 class TakeKernel(Kernel):
@@ -177,7 +179,7 @@ class TakeKernel(Kernel):
         self.set_launch_size(out.size)
         self.set_source(name, [
             f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-            *unravel_lines("e", out.shape, "i"),
+            *write_unravel_index("e", out.shape),
             f"int64_t row = a1[{offset_expression(steps, index)}];",
             f"if (row < 0) row += {x.shape[axis]};",
             f"a2[{offset_expression(out.strides, out)}] = "
@@ -185,7 +187,7 @@ class TakeKernel(Kernel):
 
     @staticmethod
     def can_compute(op):
-        return op.kind in ("take", "take_along_axis") and is_supported(op) and (
+        return op.kind in ("take", "take_along_axis") and has_c_types(op) and (
             op.inputs[0].dtype == op.output.dtype)
 
 
@@ -204,7 +206,7 @@ class SumByIndexKernel(Kernel):
         self.set_source(name, [
             f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
             f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
-            f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel_lines("n", sizes, "i"),
+            f"for (size_t n = 0; n < {index.size}; n++) {{", *write_unravel_index("n", sizes),
             f"if (a1[{offset_expression(index_steps, index)}] == v)",
             f"sum += a0[{offset_expression(row_steps, rows)} + "
             f"j * {rows.strides[-1] // rows.dtype.itemsize}]; }}",
@@ -213,14 +215,14 @@ class SumByIndexKernel(Kernel):
 
     @staticmethod
     def can_compute(op):
-        return op.kind == "sum_by_index" and is_supported(op) and op.output.dtype.kind == "f" and (
+        return op.kind == "sum_by_index" and has_c_types(op) and op.output.dtype.kind == "f" and (
             op.inputs[0].ndim == op.inputs[1].ndim + 1)
 
 
 SINGLE = (TakeKernel, SumByIndexKernel)         # of one operation
 
 
-def has_kernel(op):
+def can_run_on_gpu(op):
     """Return True if the GPU can compute an operation: by a kernel, cuBLAS or CuPy."""
     if op.output is None or op.effect:
         return False
@@ -230,7 +232,7 @@ def has_kernel(op):
 
 def is_library_call(op):
     """Return True if cuBLAS computes an operation (a product), or CuPy (a reduction)."""
-    if not is_supported(op) or not all(x.size for x in op.reads):
+    if not has_c_types(op) or not all(x.size for x in op.reads):
         return False
     if op.kind == "matmul":
         return can_multiply(*op.inputs, op.output)
@@ -240,16 +242,16 @@ def is_library_call(op):
 
 def make_kernels(group, name):
     """Return a list: the Kernels of a group, and the operations that cuBLAS or CuPy computes."""
-    if not group.rows:
+    if not group.row_ops:
         return [op if is_library_call(op) else
                 next(kernel for kernel in SINGLE if kernel.can_compute(op))(name, op)
                 for op in group.operations if op.output.size]
-    kernels, columns = [], group.column_sums
-    group.rows = group.row_by_row
-    if group.rows:
+    kernels, columns = [], group.column_sum_ops
+    group.row_ops = group.per_row_ops
+    if group.row_ops:
         kernel = GroupKernel(name, group)
         if kernel.has_blocks and kernel.scratch > SHARED:
             group.local = set()
             kernel = GroupKernel(name, group)
         kernels.append(kernel)
-    return kernels + [rows.op for rows in columns]
+    return kernels + [row_op.op for row_op in columns]

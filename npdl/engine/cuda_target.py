@@ -17,7 +17,7 @@ import numpy as np
 
 from npdl.cublas import Handle
 from npdl.engine.arena import ALIGNMENT, Arena, align_size
-from npdl.engine.cuda_source import HEAD, REDUCTIONS, Kernel, has_kernel, make_kernels
+from npdl.engine.cuda_source import HEAD, REDUCTIONS, Kernel, can_run_on_gpu, make_kernels
 from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
@@ -35,8 +35,8 @@ def split_host_and_device(operations):
     """
     on_host, needed = {}, {}        # {operation, or buffer: the operation without a kernel}
     for op in reversed(operations):
-        if not has_kernel(op) or op.output.buffer in needed:
-            on_host[op] = op if not has_kernel(op) else needed[op.output.buffer]
+        if not can_run_on_gpu(op) or op.output.buffer in needed:
+            on_host[op] = op if not can_run_on_gpu(op) else needed[op.output.buffer]
             needed.update((view.buffer, on_host[op]) for view in op.reads)
     host, device = move_first(operations, {op for op in on_host if not any(
         view.buffer.role == "state" for view in op.views)})
@@ -53,7 +53,7 @@ class DeviceMemory:
 
     The state is on the GPU already, and the temporary buffers are in the arena. All other buffers
     (inputs, numbers, constants, results of the CPU) are copied from the CPU. `staged` is the list
-    of these buffers, from find_copied_buffers.
+    of these buffers, from find_buffers_to_upload.
     """
 
     def __init__(self, arena, staged):
@@ -64,12 +64,13 @@ class DeviceMemory:
         self.temporary = cupy.zeros(arena.nbytes + ALIGNMENT, np.uint8)
         starts = list(itertools.accumulate((align_size(b.nbytes) for b in staged), initial=0))
         self.starts = dict(zip(staged, starts, strict=False))
-        self.parts = [(start, host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
+        self.parts = [(start, get_host_array(View(b, 0, (b.nbytes,), (1,), np.dtype(np.uint8))))
+                      for start, b in zip(starts, staged, strict=False)]
         self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
         self.pinned = cupyx.zeros_pinned(starts[-1] + ALIGNMENT, np.uint8)
         self.copied = None                      # the event after the last copy from `pinned`
 
-    def array(self, view):
+    def get_array(self, view):
         """Return the CuPy array of a view."""
         buffer = view.buffer
         if buffer in self.starts:
@@ -80,45 +81,39 @@ class DeviceMemory:
             start = buffer.array.data
         return self.cupy.ndarray(view.shape, view.dtype, start + view.offset, view.strides)
 
-    def upload_staged(self, count):
-        """Copy the first `count` buffers of `staged` to the device, in one transfer."""
-        if count == 0:
+    def upload_staged(self, buffer_count):
+        """Copy the first `buffer_count` buffers of `staged` to the device, in one transfer."""
+        if buffer_count == 0:
             return
         stream = self.cupy.cuda.get_current_stream()
         if self.copied is not None:
             self.copied.synchronize()
-        for start, part in self.parts[:count]:
+        for start, part in self.parts[:buffer_count]:
             self.pinned[start:start + len(part)] = part
         self.device.data.copy_from_host_async(
             ctypes.c_void_p(self.pinned.ctypes.data), start + len(part), stream)
         self.copied = stream.record()
 
 
-def find_copied_buffers(host, device, results):
+def find_buffers_to_upload(host_ops, device_ops, results):
     """Return (buffers, n): the list of the Buffers that are copied from the CPU to the GPU.
 
     The first n Buffers are copied in every step, and the rest once. This function also allocates
     CPU memory for the temporary buffers that the CPU computes.
     """
-    for buffer in [view.buffer for op in host for view in op.views]:
+    for buffer in [view.buffer for op in host_ops for view in op.views]:
         if buffer.is_temporary:
             buffer.array = np.zeros(buffer.nbytes, np.uint8)
             buffer.role, buffer.address = "shared", buffer.array.ctypes.data
-    views = [view for op in device for view in op.views] + results
+    views = [view for op in device_ops for view in op.views] + results
     used = list(dict.fromkeys(view.buffer for view in views))       # each once, in this order
     changing = [b for b in used if b.role in ("input", "number", "shared")]
     return changing + [b for b in used if b.role == "constant"], len(changing)
 
 
-def host_bytes(buffer):
-    """Return all bytes of a buffer on the host."""
-    whole = View(buffer, 0, (buffer.nbytes,), (1,), np.dtype(np.uint8))
-    return host_array(whole)
-
-
-def host_array(view):
-    """Return the NumPy array of a view."""
-    return view.array_at(view.buffer.address, view.buffer.array)
+def get_host_array(view):
+    """Return the NumPy array of a view on the CPU."""
+    return view.as_array(view.buffer.address, view.buffer.array)
 
 
 class CudaCalls:
@@ -130,29 +125,29 @@ class CudaCalls:
 
     def __init__(self, operations, results, target):
         host, device = split_host_and_device(operations)
-        staged, changing = find_copied_buffers(host, device, results)
+        staged, changing = find_buffers_to_upload(host, device, results)
         groups = schedule(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in make_kernels(group, f"g{i}")]
         self.target, self.memory = target, DeviceMemory(Arena(groups, results), staged)
-        self.array = self.memory.array
+        self.get_array = self.memory.get_array
         with target.using_stream():
             self.memory.upload_staged(len(staged))
         functions = compile_kernels([k for k in kernels if isinstance(k, Kernel)])
-        launches = [self._launch(kernel, functions) for kernel in kernels]
-        self.calls = [*(make_call(op, host_array) for op in host),
+        launches = [self._make_launch(kernel, functions) for kernel in kernels]
+        self.calls = [*(make_call(op, get_host_array) for op in host),
                       DeviceCall(target, self.memory, changing, launches)]
         self.call_operations = [[op] for op in host] + [device]
 
-    def _launch(self, kernel, functions):
+    def _make_launch(self, kernel, functions):
         """Return a function without arguments that launches a kernel.
 
         `kernel` is a Kernel, or an operation that cuBLAS or CuPy computes (`is_library_call`).
         """
         if isinstance(kernel, Kernel):
-            arguments = tuple(map(self.array, kernel.views))
+            arguments = tuple(map(self.get_array, kernel.views))
             return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
-        x, *others = map(self.array, kernel.views)
+        x, *others = map(self.get_array, kernel.views)
         if kernel.kind == "matmul":
             return self.target.handle.make_product_function(x, *others)
         return functools.partial(getattr(x, REDUCTIONS[kernel.kind]), out=others[0],
@@ -186,11 +181,11 @@ class DeviceCall:
         allocator = self.target.cupy.cuda.using_allocator(self.pool.malloc)
         with self.target.using_stream(), allocator:
             self.memory.upload_staged(self.copied)
-            self._launch()
+            self._launch_all()
 
-    def _launch(self):
+    def _launch_all(self):
         if self.graph is None and self.warm and self.target.captures:
-            self._capture()
+            self._capture_graph()
         if self.graph is not None:
             self.graph.launch(self.target.stream)
             return
@@ -198,7 +193,7 @@ class DeviceCall:
             launch()
         self.warm = True
 
-    def _capture(self):
+    def _capture_graph(self):
         """Capture the launches as a CUDA graph. If that fails, print one line with the reason."""
         stream, why, graph = self.target.stream, None, None
         try:
@@ -232,7 +227,7 @@ class CudaTarget:
         self.note, self.captures, self.cupy = note, True, cupy
         self.stream, self.handle = make_stream_and_handle(cupy)
 
-    def lower(self, operations, results):
+    def make_calls(self, operations, results):
         return CudaCalls(operations, results, self)
 
     @contextlib.contextmanager

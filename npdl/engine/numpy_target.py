@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from npdl.engine.arena import Arena, allocate_aligned, assign_memory
+from npdl.engine.arena import Arena, allocate_aligned, assign_offsets
 from npdl.engine.operation import View
 from npdl.engine.rows import REDUCTIONS, Operand
 from npdl.engine.schedule import row_pitch, schedule
@@ -24,23 +24,23 @@ class Calls:
     groups           the groups of operations (schedule.Group) that are computed together
     calls            functions without arguments
     call_operations  for each call, the operations that it computes
-    array            a function that returns the array of a View
+    get_array        a function that returns the array of a View
     nbytes           the size of the temporary memory
     """
 
     def __init__(self, groups, results):
         arena = Arena(groups, results)
         arena.allocate()
-        self.groups, self.array, self.nbytes = groups, arena.array, arena.nbytes
+        self.groups, self.get_array, self.nbytes = groups, arena.get_array, arena.nbytes
         self.calls, self.call_operations = [], []
         for group in groups:
-            for call, operations in self.lower(group):
+            for call, operations in self.make_group_calls(group):
                 self.calls.append(call)
                 self.call_operations.append(operations)
 
-    def lower(self, group):
+    def make_group_calls(self, group):
         """Return the calls that compute one group, a list of pairs (call, its operations)."""
-        return [(make_call(op, self.array), [op]) for op in group.operations]
+        return [(make_call(op, self.get_array), [op]) for op in group.operations]
 
 
 class NumPyCalls(Calls):
@@ -49,65 +49,67 @@ class NumPyCalls(Calls):
     def __init__(self, operations, results):
         groups = schedule(operations, results)
         for group in groups:
-            if block_size(group) is None:
+            if choose_block_length(group) is None:
                 group.local = set()
         super().__init__(groups, results)
 
-    def lower(self, group):
-        step = block_size(group)
+    def make_group_calls(self, group):
+        step = choose_block_length(group)
         if step is None:
-            return super().lower(group)
-        block = Block(self.array, group.row_by_row, group.local, step)
-        calls = [(block.make_call(rows, start), [rows.op])
-                 for start in range(0, group.sizes[0], step) for rows in group.row_by_row]
-        return calls + [(make_call(rows.op, self.array), [rows.op]) for rows in group.column_sums]
+            return super().make_group_calls(group)
+        block = Block(self.get_array, group.per_row_ops, group.local, step)
+        calls = [(block.make_call(row_op, start), [row_op.op])
+                 for start in range(0, group.sizes[0], step) for row_op in group.per_row_ops]
+        return calls + [(make_call(row_op.op, self.get_array), [row_op.op])
+                        for row_op in group.column_sum_ops]
 
 
 class Block:
     """The temporary arrays of a block of rows. `slots` is {buffer: its first byte in `memory`}."""
 
-    def __init__(self, array, members, local, step):
-        self.array, self.local, self.step, self.sizes = array, local, step, members[0].sizes
+    def __init__(self, get_array, row_ops, local, step):
+        self.get_array, self.local, self.step, self.sizes = get_array, local, step, row_ops[0].sizes
         count = step * math.prod(self.sizes[1:])
-        self.slots, nbytes = assign_memory([
-            {x.view.buffer: row_pitch(x, self.sizes) * count for x in rows.operands
-             if x.view.buffer in local} for rows in members])
+        self.slots, nbytes = assign_offsets([
+            {x.view.buffer: row_pitch(x, self.sizes) * count for x in row_op.operands
+             if x.view.buffer in local} for row_op in row_ops])
         self.memory = allocate_aligned(nbytes)
 
-    def make_call(self, rows, start):
+    def make_call(self, row_op, start):
         """Return a call of one operation on the block that begins at `start` on the first axis."""
-        inputs = [self.operand_array(x, rows, start) if isinstance(x, Operand) else x
-                  for x in rows.inputs]
-        out = self.operand_array(rows.output, rows, start)
-        if rows.form == "row":
-            options = {**rows.op.options, "axis": -1, "keepdims": True}
-            return make_direct_call(rows.op.replace(options=options), inputs, out)
-        if rows.op.kind in REDUCTIONS:                  # over axes of length 1
+        inputs = [self.get_operand_array(x, row_op, start) if isinstance(x, Operand) else x
+                  for x in row_op.inputs]
+        out = self.get_operand_array(row_op.output, row_op, start)
+        if row_op.form == "row_reduction":
+            options = {**row_op.op.options, "axis": -1, "keepdims": True}
+            return make_numpy_call(row_op.op.replace(options=options), inputs, out)
+        if row_op.op.kind in REDUCTIONS:                  # over axes of length 1
             return functools.partial(np.copyto, out, inputs[0], casting="unsafe")
-        return make_direct_call(rows.op, inputs, out)
+        return make_numpy_call(row_op.op, inputs, out)
 
-    def operand_array(self, x, rows, start):
+    def get_operand_array(self, operand, row_op, start):
         """Return the array of an operand in the block that begins at `start`.
 
         Its shape is (*axes that count the rows, width). If all entries of a row are the same, the
         last axis has length 1.
         """
         count = min(self.step, self.sizes[0] - start)
-        width = 1 if x.inner == 0 else rows.width
-        view = x.view._replace(shape=(count, *self.sizes[1:], width), strides=(*x.lead, x.inner))
-        if x.view.buffer in self.local:
-            return view.array_at(self.memory.ctypes.data + self.slots[x.view.buffer],
+        width = 1 if operand.inner == 0 else row_op.width
+        view = operand.view._replace(shape=(count, *self.sizes[1:], width),
+                                     strides=(*operand.lead, operand.inner))
+        if operand.view.buffer in self.local:
+            return view.as_array(self.memory.ctypes.data + self.slots[operand.view.buffer],
                                  self.memory)
-        return self.array(view._replace(offset=view.offset + start * x.lead[0]))
+        return self.get_array(view._replace(offset=view.offset + start * operand.lead[0]))
 
 
-def make_call(op, array):
-    """Return one operation as a function without arguments; array(view) is the array of a View."""
-    inputs = [array(x) if isinstance(x, View) else x for x in op.inputs]
-    return make_direct_call(op, inputs, None if op.output is None else array(op.output))
+def make_call(op, get_array):
+    """Return one operation as a function without arguments. get_array(view) is the View's array."""
+    inputs = [get_array(x) if isinstance(x, View) else x for x in op.inputs]
+    return make_numpy_call(op, inputs, None if op.output is None else get_array(op.output))
 
 
-def make_direct_call(op, inputs, out):
+def make_numpy_call(op, inputs, out):
     """Return a function without arguments that computes `op`: if possible, a NumPy function."""
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")
@@ -118,10 +120,10 @@ def make_direct_call(op, inputs, out):
     return functools.partial(op.ufunc, *inputs, out=out, **op.options)
 
 
-def block_size(group):
+def choose_block_length(group):
     """Return the length of a block along the first axis; None if blocks would not help."""
-    if len(group.row_by_row) < 2 or not group.sizes:
+    if len(group.per_row_ops) < 2 or not group.sizes:
         return None
-    entries = math.prod(group.sizes[1:]) * max(rows.width for rows in group.row_by_row)
+    entries = math.prod(group.sizes[1:]) * max(row_op.width for row_op in group.per_row_ops)
     step = max(1, BLOCK // entries)
     return step if step < group.sizes[0] else None

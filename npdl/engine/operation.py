@@ -86,7 +86,7 @@ class View(NamedTuple):
         return self.is_contiguous and self.size * self.dtype.itemsize == self.buffer.nbytes
 
     @property
-    def span(self):
+    def byte_range(self):
         """Return (start, end), the range of the bytes of the buffer that belong to the view."""
         low, high = self.offset, self.offset + self.dtype.itemsize
         for n, stride in zip(self.shape, self.strides, strict=True):
@@ -97,7 +97,7 @@ class View(NamedTuple):
         """Return a contiguous view of the same memory, with the shape `shape`."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
-    def array_at(self, address, owner):
+    def as_array(self, address, owner):
         """Return the view's NumPy array. Its buffer begins at `address`, in memory of `owner`."""
         return np.asarray(_Memory(self, address, owner))
 
@@ -129,18 +129,18 @@ class Number(Recorded):
         return repr(self.value)
 
 
-def _make_operator(function, reverse=False):
+def _make_number_operator(function, reverse=False):
     def method(self, *others):
         arguments = (*others, self) if reverse else (self, *others)
-        return self.recorder.call_on_numbers(function, arguments)
+        return self.recorder.compute_number(function, arguments)
     return method
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    setattr(Number, f"__{_name}__", _make_operator(getattr(operator, _name)))
-    setattr(Number, f"__r{_name}__", _make_operator(getattr(operator, _name), reverse=True))
+    setattr(Number, f"__{_name}__", _make_number_operator(getattr(operator, _name)))
+    setattr(Number, f"__r{_name}__", _make_number_operator(getattr(operator, _name), reverse=True))
 for _name in ("neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Number, f"__{_name}__", _make_operator(getattr(operator, _name)))
+    setattr(Number, f"__{_name}__", _make_number_operator(getattr(operator, _name)))
 numbers.Real.register(Number)
 
 
@@ -201,7 +201,7 @@ def get_address(array):
     return array.__array_interface__["data"][0]
 
 
-def find_root(array):
+def find_base_array(array):
     """Return the array that owns the memory of `array`."""
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -221,5 +221,5 @@ def may_overlap(a, b):
     """Return True if two Views may share memory."""
     if a.buffer is not b.buffer:
         return False
-    (a_low, a_high), (b_low, b_high) = a.span, b.span
+    (a_low, a_high), (b_low, b_high) = a.byte_range, b.byte_range
     return a_low < b_high and b_low < a_high

@@ -56,7 +56,7 @@ class Rows(NamedTuple):
     needed: Any
 
 
-def make_rows(ids, targets, counted):
+def make_prefix_rows(ids, targets, counted):
     """Find the distinct prefixes of a batch (B, S): return (Rows, entries, targets, counted).
 
     The last three results are (B, C). C is the largest number of counted positions in a sequence,
@@ -74,7 +74,7 @@ def make_rows(ids, targets, counted):
     node = np.empty((B, S), np.int64)
     node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
     # A sequence through each row
-    first = np.concatenate([pad_rows(order[differs[:, t]]) for t in range(S)])
+    first = np.concatenate([pad_by_repeating(order[differs[:, t]]) for t in range(S)])
     positions = np.repeat(np.arange(S), sizes)
     visible = np.arange(S) <= positions[:, None]
     ancestors = np.where(visible, node[first], np.arange(len(first))[:, None])
@@ -89,9 +89,9 @@ def make_rows(ids, targets, counted):
     entries = np.where(counted, np.searchsorted(needed, read), 0)
     words, words_of_rows = np.unique(np.stack([ids[first, positions], positions]), axis=1,
                                      return_inverse=True)
-    tokens, positions = (pad_rows(array) for array in words)
+    tokens, positions = (pad_by_repeating(array) for array in words)
     rows = Rows(tokens, positions, words_of_rows.reshape(-1), ancestors, visible[:, None, None],
-                spans, parents, pad_rows(needed))
+                spans, parents, pad_by_repeating(needed))
     return rows, entries, np.take_along_axis(targets, places, 1), counted
 
 
@@ -101,7 +101,7 @@ def round_up_length(count):
     return -(-int(count) // unit) * unit
 
 
-def pad_rows(array):
+def pad_by_repeating(array):
     """Repeat an array from its start until its length is round_up_length(len(array))."""
     return np.resize(array, round_up_length(len(array)))
 
@@ -253,7 +253,7 @@ class PrefixLSTM(Layer):
         return np.concatenate(dxs[::-1])
 
 
-def model_on_rows(model):
+def make_prefix_model(model):
     """Return a layer with the Params of the model, whose forward takes Rows (distinct prefixes)."""
     if type(model) not in CAUSAL:
         raise InputError(f"share_prefixes: {type(model).__name__} is not a GPT, GPT2 or LSTMLM; "
@@ -261,14 +261,14 @@ def model_on_rows(model):
     return PrefixLSTM(model) if isinstance(model, LSTMLM) else PrefixGPT(model)
 
 
-class RowsCache:
-    """Stores the result of `make_rows` for one batch, and returns it again for an equal batch."""
+class PrefixRowsCache:
+    """Stores the result of `make_prefix_rows`, and returns it again for an equal batch."""
 
     def __init__(self):
         self._batch, self._rows = (), None
 
-    def get_rows(self, model, inputs, targets, options=()):
-        """Return the result of `make_rows` for a batch: the stored result if the batch is the same.
+    def get_prefix_rows(self, model, inputs, targets, options=()):
+        """Return `make_prefix_rows` of a batch: the stored result if the batch is the same.
 
         `inputs` is (ids,), and `targets` is (targets, counted). Raises InputError if `options` has
         an item.
@@ -281,6 +281,6 @@ class RowsCache:
             checked_tokens(batch[0], type(model).__name__, getattr(model, "max_len", None),
                            model.embedding.W.shape[0])
             check_loss_shapes((*batch[0].shape, model.embedding.W.shape[0]), *targets)
-            self._rows = make_rows(*batch)
+            self._rows = make_prefix_rows(*batch)
             self._batch = tuple(np.array(array) for array in batch)
         return self._rows

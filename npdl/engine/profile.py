@@ -40,17 +40,17 @@ class Line:
         return linecache.getline(self.file, self.number).strip()
 
 
-def profile(recorded, rounds=10):
+def profile(recorded_step, repeats=10):
     """Measure a RecordedStep that has run before. Return its source lines, the slowest first.
 
-    Each time is the smallest of `rounds` measurements. The parameters are restored at the end.
+    Each time is the smallest of `repeats` measurements. The parameters are restored at the end.
     """
-    recording = recorded.recordings[0]
+    recording = recorded_step.recordings[0]
     state = {view.buffer for op in recording.operations for view in op.writes}
     saved = [(buffer.array, buffer.array.copy()) for buffer in state if not buffer.is_temporary]
     lowered, lines, counted = recording.lowered, {}, set()
     best = [float("inf")] * len(lowered.calls)
-    for _ in range(rounds):
+    for _ in range(repeats):
         for i, call in enumerate(lowered.calls):
             start = time.perf_counter()
             call()
@@ -58,7 +58,7 @@ def profile(recorded, rounds=10):
     for array, before in saved:
         array[...] = before
     for group, (seconds, operations) in enumerate(zip(best, lowered.call_operations, strict=True)):
-        sizes = [largest_size(op) for op in operations]
+        sizes = [find_largest_array_size(op) for op in operations]
         for op, size in zip(operations, sizes, strict=True):
             line = lines.setdefault(op.source, Line(*op.source))
             line.seconds += seconds * size / sum(sizes)
@@ -72,7 +72,7 @@ def profile(recorded, rounds=10):
     return sorted(lines.values(), key=lambda line: -line.seconds)
 
 
-def largest_size(op):
+def find_largest_array_size(op):
     """Return the size of the largest array that an operation reads or writes."""
     return max(1, *(view.size for view in op.views))
 
@@ -83,22 +83,22 @@ def count_flop(op):
         return 0
     if op.kind == "matmul":
         return 2 * op.output.size * op.inputs[0].shape[-1]
-    return largest_size(op)
+    return find_largest_array_size(op)
 
 
-def format_report(lines, shown=SHOWN):
+def format_report(lines, max_lines=SHOWN):
     """Return a table of the most expensive lines."""
     total = sum(line.seconds for line in lines)
     table = [f"{'line':<34} {'ops':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  "
              f"{'call':<9} source"]
-    for line in lines[:shown]:
+    for line in lines[:max_lines]:
         place = f"{Path(line.file).parent.name}/{Path(line.file).name}:{line.number}"
         groups = sorted(line.groups)
         group = f"{groups[0]}" + (f" +{len(groups) - 1}" if len(groups) > 1 else "")
         table.append(f"{place:<34} {line.operations:>5} {line.seconds * 1e3:>8.3f} "
                      f"{line.seconds / total:>6.1%} {line.flop / 1e6:>8.2f} "
                      f"{line.bytes / 1e6:>7.2f}  {group:<9} {line.text[:60]}")
-    rest = lines[shown:]
+    rest = lines[max_lines:]
     if rest:
         table.append(f"{f'{len(rest)} other lines':<34} {sum(r.operations for r in rest):>5} "
                      f"{sum(r.seconds for r in rest) * 1e3:>8.3f}")

@@ -1,6 +1,6 @@
 """The recorded array. It contains a NumPy array, computes with it, and records each operation.
 
-    x = recorder.wrap(np.ones(3), "input")
+    x = recorder.wrap_array(np.ones(3), "input")
     y = x.sum() + 1                     # 4.0, and the recorder has two more operations
 
 RecordedArray is not a subclass of ndarray. So NumPy's C code can read the entries only through
@@ -164,21 +164,21 @@ class RecordedGenerator:
         return lambda *args, **options: self.recorder.record_draw(self, name, args, options)
 
 
-def _make_reduction(ufunc):
+def _make_reduction_method(ufunc):
     def method(self, axis=None, *, keepdims=False, **options):
         options = {name: value for name, value in options.items() if value is not None}
         return ufunc.reduce(self, axis=axis, keepdims=keepdims, **options)
     return method
 
 
-def _make_method(name):
-    method = getattr(np.ndarray, name)
+def _make_recorded_method(method_name):
+    method = getattr(np.ndarray, method_name)
     return lambda self, *args, **options: self.recorder.record_call(method, (self, *args), options)
 
 
 for _name, _ufunc in REDUCTIONS.items():
-    setattr(RecordedArray, _name, _make_reduction(_ufunc))
+    setattr(RecordedArray, _name, _make_reduction_method(_ufunc))
 for _name in CALLS:
-    setattr(RecordedArray, _name, _make_method(_name))
+    setattr(RecordedArray, _name, _make_recorded_method(_name))
 for _name in ATTRIBUTES:
     setattr(RecordedArray, _name, property(lambda self, name=_name: getattr(self.value, name)))

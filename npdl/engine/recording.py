@@ -1,7 +1,7 @@
 """Record a training step: run the step once on arrays that record their operations.
 
     recorder = Recorder()
-    x = recorder.wrap(np.ones(3), "input")      # a RecordedArray
+    x = recorder.wrap_array(np.ones(3), "input")      # a RecordedArray
     y = np.exp(2 * x)                           # computes, and records two operations
     recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
 
@@ -22,8 +22,8 @@ import numpy as np
 
 from npdl import backend
 from npdl.core import map_nested, rebuild
-from npdl.engine import array_functions
-from npdl.engine.operation import Buffer, Number, Operation, View, find_root
+from npdl.engine.array_functions import FUNCTIONS, IN_PLACE, OF_SHAPES, add_out_argument
+from npdl.engine.operation import Buffer, Number, Operation, View, find_base_array
 from npdl.engine.recorded_array import (
     Diverged,
     RecordedArray,
@@ -69,11 +69,11 @@ class Recorder:
 
     # Arguments and results
 
-    def wrap(self, array, role):
+    def wrap_array(self, array, role):
         """Return an array as a RecordedArray. `role` is "input", "state" or "constant" (Buffer)."""
         if backend.is_device_array(array):
             array = self._copy_to_host(array)
-        return RecordedArray(self, array, self._external_buffer(array, role))
+        return RecordedArray(self, array, self._get_buffer(array, role))
 
     def _copy_to_host(self, array):
         root = array
@@ -87,7 +87,7 @@ class Recorder:
         return np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],
                           array.data.ptr - root.data.ptr, array.strides)
 
-    def call_on_numbers(self, function, arguments):
+    def compute_number(self, function, arguments):
         """Return function(*arguments) as a Number, or NotImplemented if an argument is an array."""
         if not all(isinstance(x, Number | int | float) for x in arguments):
             return NotImplemented
@@ -97,14 +97,14 @@ class Recorder:
 
             def compute():
                 number.value = function(*map(plain_value, arguments))
-            self._run_before_replay(compute)
+            self._call_now_and_in_replays(compute)
             self._known[key] = number
         return self._known[key]
 
-    def _run_before_replay(self, compute):
-        """Call compute() now and before the operations of every replay."""
-        compute()
-        self.before_replay.append(compute)
+    def _call_now_and_in_replays(self, function):
+        """Call function() now and before the operations of every replay."""
+        function()
+        self.before_replay.append(function)
 
     def wrap_generator(self, generator):
         """Return a random generator as a RecordedGenerator, which records its draws."""
@@ -120,14 +120,14 @@ class Recorder:
             restore(saved)
         self._saved.clear()
 
-    def view_of(self, x):
+    def get_view(self, array):
         """Return the View of a recorded or plain array, which says where its memory lies."""
-        if type(x) is RecordedArray:
-            return View.from_array(x.value, x.buffer)
-        return View.from_array(x, self._external_buffer(x, "constant"))
+        if type(array) is RecordedArray:
+            return View.from_array(array.value, array.buffer)
+        return View.from_array(array, self._get_buffer(array, "constant"))
 
-    def _external_buffer(self, array, role):
-        root = find_root(array)
+    def _get_buffer(self, array, role):
+        root = find_base_array(array)
         if id(root) not in self._buffers:
             self._buffers[id(root)] = Buffer.from_array(root, role)
         return self._buffers[id(root)]
@@ -136,9 +136,9 @@ class Recorder:
 
     def add_operation(self, kind, inputs, output, run, **fields):
         """Record an Operation with these attributes. Return `output`, a RecordedArray or None."""
-        *views, out = [self.view_of(x) if isinstance(x, np.ndarray) else x
+        *views, out = [self.get_view(x) if isinstance(x, np.ndarray) else x
                        for x in (*inputs, output)]
-        self.operations.append(Operation(kind, views, out, run, source=source_line(), **fields))
+        self.operations.append(Operation(kind, views, out, run, source=find_caller(), **fields))
         return output
 
     def wrap_result(self, value):
@@ -147,18 +147,18 @@ class Recorder:
         if value.dtype.kind not in "fiub":
             raise Unsupported(f"an operation of the step returned the dtype {value.dtype}, which "
                               "can't be recorded; use floats, integers or bools")
-        return RecordedArray(self, value, Buffer.from_array(find_root(value), "temporary"))
+        return RecordedArray(self, value, Buffer.from_array(find_base_array(value), "temporary"))
 
-    def prepare_write(self, x):
-        """Save the entries of the array `x` for `roll_back`, and return `x`."""
-        if type(x) is not RecordedArray:
+    def save_before_write(self, array):
+        """Save the entries of an array for `roll_back`, and return the array."""
+        if type(array) is not RecordedArray:
             raise Unsupported("the step writes into an array that is not an attribute of a layer; "
                               "write into a new array, such as np.zeros_like(x)")
-        root = x.buffer.array
+        root = array.buffer.array
         if root is not None and id(root) not in self._saved:
             before = root.copy() if root.any() else 0           # new gradients and moments are 0
             self._saved[id(root)] = (lambda saved: np.copyto(root, saved), before)
-        return x
+        return array
 
     def record_ufunc(self, ufunc, method, inputs, options):
         """Record a call of a ufunc or of one of its methods."""
@@ -167,7 +167,7 @@ class Recorder:
                               "use np.where")
         (out,) = options.pop("out", None) or (None,)
         if ufunc is np.matmul and out is None:
-            a, b = (x if type(x) is RecordedArray else self.wrap(np.asarray(x), "constant")
+            a, b = (x if type(x) is RecordedArray else self.wrap_array(np.asarray(x), "constant")
                     for x in inputs)
             if a.dtype != b.dtype:              # BLAS and cuBLAS multiply arrays of one dtype
                 wide = np.promote_types(a.dtype, b.dtype)
@@ -178,7 +178,7 @@ class Recorder:
                 return np.matmul(a[None], b, **options)[..., 0, :]
         call = ufunc if method == "__call__" else getattr(ufunc, method)
         if method == "at":
-            return self.record_in_place(call, inputs, options)
+            return self.record_in_place_call(call, inputs, options)
         if ufunc.nout > 1 or method not in ("__call__", "reduce"):
             return self.record_call(call, inputs, options | {"out": out})
         if method == "reduce":
@@ -187,7 +187,7 @@ class Recorder:
         if out is None:
             result = self.wrap_result(call(*values, **options))
         else:
-            result = self.prepare_write(out)
+            result = self.save_before_write(out)
             call(*values, out=result.value, **options)
         plain = method == "__call__" and not options.keys() - {"casting", "subok"}
         loop = self._loop_dtypes(ufunc, inputs, result) if plain else None
@@ -207,29 +207,28 @@ class Recorder:
             return (result.dtype,) * (len(inputs) + 1)
         return ufunc.resolve_dtypes((*kinds, None), casting="unsafe")
 
-    def as_operand(self, x, i, loop):
-        """Return input number `i` of an operation: `x`, or for a Number an array with one entry.
+    def as_operand(self, value, position, loop_dtypes):
+        """Return `value` as input number `position` of an operation.
 
-        Every replay writes the Number's value into this array. The array has the dtype loop[i].
+        For a Number, return an array with one entry, into which every replay writes the Number.
         """
-        if not isinstance(x, Number):
-            return x
-        key = id(x), None if loop is None else loop[i]
+        if not isinstance(value, Number):
+            return value
+        key = id(value), None if loop_dtypes is None else loop_dtypes[position]
         if key not in self._known:
-            self._known[key] = entry = np.array(x.value, key[1])
-            self._run_before_replay(lambda: np.copyto(entry, x.value, casting="unsafe"))
-            self._external_buffer(entry, "number")
+            self._known[key] = entry = np.array(value.value, key[1])
+            self._call_now_and_in_replays(lambda: np.copyto(entry, value.value, casting="unsafe"))
+            self._get_buffer(entry, "number")
         return self._known[key]
 
     def record_function(self, function, args, options):
         """Record a call of a NumPy function, or of an npdl function that can be replaced."""
-        special = array_functions.FUNCTIONS.get(function)
-        if special is not None:
-            answer = special(self, *args, **options)
+        if function in FUNCTIONS:
+            answer = FUNCTIONS[function](self, *args, **options)
             if answer is not NotImplemented:
                 return answer
-        if function in array_functions.IN_PLACE:
-            return self.record_in_place(function, args, options)
+        if function in IN_PLACE:
+            return self.record_in_place_call(function, args, options)
         return self.record_call(function, args, options)
 
     def record_call(self, function, args, options):
@@ -237,55 +236,54 @@ class Recorder:
         out = options.pop("out", None)
         if out is not None:
             return self.record_copy(self.record_call(function, args, options),
-                                    self.prepare_write(out))
-        inputs, insert = split_recorded((args, options))
+                                    self.save_before_write(out))
+        inputs, put_back = take_out_recorded_arrays((args, options))
 
         def call(*arrays):
-            args, options = insert(arrays)
+            args, options = put_back(arrays)
             return function(*args, **options)
         result = call(*(x.value for x in inputs))
         others = inputs if function is np.nan_to_num else inputs[1:]
         if any(result is x.value for x in others):
-            raise Unsupported(f"{function_name(function)}() writes into an argument; give this "
+            raise Unsupported(f"{get_function_name(function)}() writes into an argument; give this "
                               "argument as out=, or leave out copy=False")
         if not isinstance(result, (tuple, list)):
-            return self._wrap_or_record(function, inputs, result, call)
+            return self._record_result(function, inputs, result, call)
         return rebuild(result, [
-            self._wrap_or_record(function, inputs, part, lambda *arrays, i=i: call(*arrays)[i])
+            self._record_result(function, inputs, part, lambda *arrays, i=i: call(*arrays)[i])
             for i, part in enumerate(result)])
 
-    def _wrap_or_record(self, function, inputs, result, compute):
+    def _record_result(self, function, inputs, result, compute):
         """Return a function's result as a RecordedArray: a view of an input, or a new array.
 
-        compute(*inputs) returns the result again.
-
-        A Python number is returned as it is. If the number may depend on entries of arrays, replays
-        check that it is the same. Raises Unsupported for any other result.
+        compute(*inputs) returns the result again. A Python number is returned as it is. If it may
+        depend on entries of arrays, replays check that it is the same. Raises Unsupported for any
+        other result.
         """
-        if function in array_functions.OF_SHAPES:
+        if function in OF_SHAPES:
             return result
         if not isinstance(result, (np.ndarray, np.generic, bool, int, float)):
-            raise Unsupported(f"{function_name(function)} returned {result!r}, which can't be "
+            raise Unsupported(f"{get_function_name(function)} returned {result!r}, which can't be "
                               "recorded; call functions that return arrays or numbers")
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
                 return RecordedArray(self, result, x.buffer)
-        name, output = function_name(function) + "()", self.wrap_result(result)
-        recorded = self.add_operation(name, inputs, output, array_functions.make_run(compute))
+        name, output = get_function_name(function) + "()", self.wrap_result(result)
+        recorded = self.add_operation(name, inputs, output, add_out_argument(compute))
         is_plain = type(result) in (bool, int, float)
         return self.record_guard(type(result), recorded) if is_plain else recorded
 
-    def record_in_place(self, function, args, options):
+    def record_in_place_call(self, function, args, options):
         """Record a call of a function that writes into its first argument."""
-        target = self.prepare_write(args[0])
-        inputs, insert = split_recorded((args[1:], options))
-        args, options = insert([x.value for x in inputs])
+        target = self.save_before_write(args[0])
+        inputs, put_back = take_out_recorded_arrays((args[1:], options))
+        args, options = put_back([x.value for x in inputs])
         function(target.value, *args, **options)
 
         def run(_, *arrays, out):
-            args, options = insert(arrays)
+            args, options = put_back(arrays)
             function(out, *args, **options)
-        self.add_operation(function_name(function), [target, *inputs], target, run)
+        self.add_operation(get_function_name(function), [target, *inputs], target, run)
 
     def record_copy(self, value, out):
         """Record that `value` is written into `out`. The value is cast and broadcast as needed."""
@@ -298,58 +296,60 @@ class Recorder:
         if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
             result = self.wrap_result(x.value[plain_value(index)])
             if type(index) is RecordedArray:
-                self.check_range(index, len(x))
+                self.check_index_range(index, len(x))
             return self.add_operation("take", [x, index], result, run_take)
         return self.record_call(operator.getitem, (x, index), {})
 
-    def check_range(self, index, size):
+    def check_index_range(self, index, size):
         """Return True if -size <= i < size for all entries i of `index`. Replays check it again."""
         return not index.size or self.record_guard(
             bool, (index.min() >= -size) & (index.max() < size))
 
     def record_setitem(self, x, index, value):
-        x = self.prepare_write(x)
+        x = self.save_before_write(x)
         if any(isinstance(i, (np.ndarray, list, bool)) for i in (
                 index if isinstance(index, tuple) else (index,))):
-            self.record_in_place(operator.setitem, (x, index, value), {})
+            self.record_in_place_call(operator.setitem, (x, index, value), {})
             return
         if index is not Ellipsis:       # with an ellipsis, NumPy returns a view of a single entry
             index = (*index, ...) if isinstance(index, tuple) else (index, ...)
         self.record_copy(value, RecordedArray(self, x.value[index], x.buffer))
 
-    def record_draw(self, recorded, name, args, options):
-        """Record a call of the method `name` of `recorded`, a RecordedGenerator."""
-        if split_recorded((args, options))[0]:
-            raise Unsupported(f"the random generator's {name}() got an array as an argument; give "
-                              "it numbers")
-        result = getattr(recorded.generator, name)(*args, **options)
+    def record_draw(self, rng, method_name, args, options):
+        """Record a call of a method of a RecordedGenerator, such as rng.random(shape)."""
+        if take_out_recorded_arrays((args, options))[0]:
+            raise Unsupported(f"the random generator's {method_name}() got an array as an argument;"
+                              " give it numbers")
+        result = getattr(rng.generator, method_name)(*args, **options)
         if not isinstance(result, np.ndarray):
-            raise Unsupported(f"the random generator's {name}() returned no array; give a shape")
+            raise Unsupported(f"the random generator's {method_name}() returned no array; give a "
+                              "shape")
 
         def run(out):
-            np.copyto(out, getattr(recorded.generator, name)(*args, **options))
+            np.copyto(out, getattr(rng.generator, method_name)(*args, **options))
         return self.add_operation("draw", [], self.wrap_result(result), run, effect=True,
-                                  options={"generator": recorded})
+                                  options={"generator": rng})
 
-    def record_guard(self, convert, x):
+    def record_guard(self, convert, value):
         """Return convert(x), for example bool(x). Replays check that the result is the same."""
-        expected = convert(plain_value(x))
+        expected = convert(plain_value(value))
 
         def check(value, out=None):
             actual = convert(value)
             if actual != expected and not (actual != actual and expected != expected):     # NaN
                 raise Diverged("a guard does not hold")
-        if isinstance(x, Number):
-            self._run_before_replay(lambda: check(x.value))
+        if isinstance(value, Number):
+            self._call_now_and_in_replays(lambda: check(value.value))
         else:
-            self.add_operation("guard", [x], None, check, options={"convert": convert}, effect=True)
+            self.add_operation("guard", [value], None, check, options={"convert": convert},
+                               effect=True)
         return expected
 
 
-def split_recorded(nest):
-    """Take the recorded arrays out of nested tuples, lists and dicts. Return (recorded, insert).
+def take_out_recorded_arrays(nested):
+    """Take the recorded arrays out of nested tuples, lists and dicts. Return (recorded, put_back).
 
-    `recorded` is the list of these arrays. The function insert(arrays) returns the same nested
+    `recorded` is the list of these arrays. The function put_back(arrays) returns the same nested
     structure, with `arrays` in their place. It has no reference to the recorded arrays, so that
     their memory can be freed.
     """
@@ -364,12 +364,12 @@ def split_recorded(nest):
             return value
         recorded.append(value)
         return removed
-    rest = map_nested(remove, nest)
+    rest = map_nested(remove, nested)
 
-    def insert(arrays):
+    def put_back(arrays):
         arrays = iter(arrays)
         return map_nested(lambda x: next(arrays) if x is removed else x, rest)
-    return recorded, insert
+    return recorded, put_back
 
 
 def run_copy(x, out):
@@ -380,11 +380,11 @@ def run_take(x, index, out):
     np.take(x, index, 0, out, "wrap")           # a guard has checked the range
 
 
-def function_name(function):
+def get_function_name(function):
     return getattr(function, "__name__", type(function).__name__)
 
 
-def source_line():
+def find_caller():
     """Return (file, line) of the code that called the engine or NumPy, for example of a layer."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED) and (

@@ -15,13 +15,13 @@ from npdl.core import map_nested
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import Diverged, RecordedArray, Unsupported, plain_value
 from npdl.engine.simplify import simplify
-from npdl.engine.state import Mirror, is_generator
+from npdl.engine.state import Mirror, is_random_generator
 
 
 class Recording:
     """One recording of a step. The constructor runs the step once with `arguments` to record it.
 
-    key         the `recording_key` of the arguments
+    key         the `make_recording_key` of the arguments
     answer      what the step returned, if a replay is possible
     mirror      the copies on which the step was recorded (state.Mirror)
     operations  the simplified operations
@@ -40,9 +40,9 @@ class Recording:
         release_freed_memory()
         if not self.mirror.keeps_structure:         # the next step is recorded again
             return
-        self._results = [recorder.view_of(x) for x in find_leaves(is_recorded_array, self._answer)]
+        self._results = [recorder.get_view(x) for x in find_leaves(is_recorded_array, self._answer)]
         self.operations = simplify(recorder.operations, self._results)
-        self.lowered = step.target.lower(self.operations, self._results)
+        self.lowered = step.target.make_calls(self.operations, self._results)
         self._backups = self._find_state_to_restore()
         try:
             self.answer = self.replay(arguments)    # so that the first step rounds like the others
@@ -52,10 +52,10 @@ class Recording:
     def _wrap_argument(self, value):
         """Return an argument; wrap an array, a float or a generator, so that it is recorded."""
         if isinstance(value, np.ndarray):
-            recorded = self.recorder.wrap(np.array(value), "input")
+            recorded = self.recorder.wrap_array(np.array(value), "input")
         elif type(value) is float:
             recorded = Number(self.recorder, value)
-        elif is_generator(value):
+        elif is_random_generator(value):
             recorded = self.recorder.wrap_generator(value)
         elif isinstance(value, (bool, int, str, np.generic, type(None))):
             return value
@@ -78,7 +78,7 @@ class Recording:
         Raises Diverged if a value on which the recording depends has changed. The state and the
         generators are then restored.
         """
-        for recorded, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
+        for recorded, new in zip(self._inputs, find_leaves(can_vary, arguments), strict=True):
             if isinstance(recorded, np.ndarray):
                 recorded[...] = new
             elif isinstance(recorded, Number):
@@ -89,14 +89,14 @@ class Recording:
             number.value = container[key]
         for function in self.recorder.before_replay:
             function()
-        self._call()
+        self._run_calls()
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
-        results = (self.lowered.array(view).copy()[()] for view in self._results)
+        results = (self.lowered.get_array(view).copy()[()] for view in self._results)
         return map_nested(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
                           self._answer)
 
-    def _call(self):
+    def _run_calls(self):
         arrays = [(array, array.copy()) for array in self._backups]
         generators = [(g.generator.bit_generator, g.generator.bit_generator.state)
                       for g in self.recorder.generators if hasattr(g.generator, "bit_generator")]
@@ -112,16 +112,16 @@ class Recording:
             raise
 
 
-def find_leaves(condition, nest):
+def find_leaves(condition, nested):
     """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
     leaves = []
-    map_nested(lambda x: leaves.append(x) if condition(x) else None, nest)
+    map_nested(lambda x: leaves.append(x) if condition(x) else None, nested)
     return leaves
 
 
-def is_input(value):
+def can_vary(value):
     """Return True for an array, a float or a generator, which may differ in each replay."""
-    return isinstance(value, np.ndarray) or type(value) is float or is_generator(value)
+    return isinstance(value, np.ndarray) or type(value) is float or is_random_generator(value)
 
 
 def is_recorded_array(value):

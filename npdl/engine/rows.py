@@ -31,12 +31,15 @@ class Operand(NamedTuple):
     lead: tuple
     inner: int
 
+    @property
+    def c_type(self):
+        return TYPES[self.view.dtype.name]
+
 
 class RowOperation(NamedTuple):
     """An operation as a loop over rows.
 
-    form    "map" (each entry separately), "row" (a reduction along each row) or "column" (a sum
-            over the rows)
+    form    "elementwise", "row_reduction" (along each row), or "column_sum" (over the rows)
     sizes   the lengths of the axes that count the rows; their product is the number of rows
     width   the number of entries in a row
     inputs  Operands and scalars
@@ -50,7 +53,7 @@ class RowOperation(NamedTuple):
     output: Operand
 
     @property
-    def count(self):
+    def row_count(self):
         return math.prod(self.sizes)
 
     @property
@@ -61,29 +64,29 @@ class RowOperation(NamedTuple):
         """Return the operation, with the axes that count its rows split into axes of `sizes`."""
         if sizes == self.sizes:
             return self
-        def split(x):
+        def split_lead(x):
             return x._replace(lead=split_strides(x.lead, self.sizes, sizes)) if isinstance(
                 x, Operand) else x
-        return self._replace(sizes=sizes, inputs=tuple(map(split, self.inputs)),
-                             output=split(self.output))
+        return self._replace(sizes=sizes, inputs=tuple(map(split_lead, self.inputs)),
+                             output=split_lead(self.output))
 
 
-def make_row_operation(op, count=None):
-    """Return an operation as a RowOperation with `count` rows, or None if that is not possible.
+def make_row_operation(op, row_count=None):
+    """Return an operation as a RowOperation with `row_count` rows, or None if that is not possible.
 
-    If `count` is None, the rows of an elementwise operation are along the last axis.
+    If `row_count` is None, the rows of an elementwise operation are along the last axis.
     """
-    if op.output is None or not _has_code(op):
+    if op.output is None or not _can_generate_code(op):
         return None
     form, shape, strides, reduced = _find_axes(op)
     if form is None or 0 in shape:
         return None
-    cut = _count_row_axes(form, shape, reduced, count)
+    cut = _count_row_axes(form, shape, reduced, row_count)
     if cut is None:
         return None
     sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
     for view, along in strides:
-        inner = joined_stride(shape[cut:], along[cut:])
+        inner = find_joined_stride(shape[cut:], along[cut:])
         if inner is None or any(s % view.dtype.itemsize for s in (*along, view.offset)):
             return None
         operands.append(Operand(view, along[:cut], inner))
@@ -96,7 +99,7 @@ def make_row_operation(op, count=None):
     return RowOperation(op, form, sizes, width, inputs, next(operands))
 
 
-def _has_code(op):
+def _can_generate_code(op):
     """Return True if code can be generated for an operation and its dtypes."""
     dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
     if any(dtype.name not in TYPES for dtype in dtypes):
@@ -110,7 +113,7 @@ def _has_code(op):
 
 
 def _find_axes(op):
-    """Find the form of an operation (map, row or column) and its axes, without axes of length 1.
+    """Find the form of an operation and its axes, without axes of length 1.
 
     Return (form, shape, [(view, strides)], number of reduced axes). The last view is the output.
     The form is None if the operation is not a loop over rows.
@@ -131,28 +134,28 @@ def _find_axes(op):
     flags = [i in reduced for i in long]
     count = sum(flags)
     if not count:
-        form = "map"
+        form = "elementwise"
     elif all(flags[len(flags) - count:]) and op.kind in REDUCTIONS:
-        form = "row"
+        form = "row_reduction"
     elif all(flags[:count]) and op.kind == "add.reduce":
-        form = "column"
+        form = "column_sum"
     else:
         form = None
     return form, tuple(shape[i] for i in long), [
         (view, tuple(along[i] for i in long)) for view, along in strides], count
 
 
-def _count_row_axes(form, shape, reduced, count):
-    """Return how many leading axes count the rows, or None if there can't be `count` rows."""
-    if form == "map":
+def _count_row_axes(form, shape, reduced_count, row_count):
+    """Return how many leading axes count the rows, or None if there can't be `row_count` rows."""
+    if form == "elementwise":
         cuts = range(len(shape), -1, -1)
         preferred = max(0, len(shape) - 1)
     else:
-        preferred = reduced if form == "column" else len(shape) - reduced
+        preferred = reduced_count if form == "column_sum" else len(shape) - reduced_count
         cuts = [preferred]
-    if count is None:
+    if row_count is None:
         return preferred
-    return next((cut for cut in cuts if math.prod(shape[:cut]) == count), None)
+    return next((cut for cut in cuts if math.prod(shape[:cut]) == row_count), None)
 
 
 def broadcast_strides(view, ndim):
@@ -161,29 +164,29 @@ def broadcast_strides(view, ndim):
     return (0,) * (ndim - len(strides)) + strides
 
 
-def joined_stride(sizes, strides):
+def find_joined_stride(sizes, strides):
     """Return the stride of several axes joined into one, or None if they can't be joined."""
     _, (joined,) = merge_axes(sizes, [strides])
     return None if len(joined) > 1 else joined[0] if joined else 0
 
 
-def find_common_sizes(a, b):
-    """Return the axis lengths to which axes of lengths `a` and of lengths `b` can both be split.
+def find_common_axis_sizes(sizes_a, sizes_b):
+    """Return the axis lengths to which axes of lengths `sizes_a` and `sizes_b` can be split.
 
     Axes are split as little as possible. (6,) and (2, 3) give (2, 3); (2, 3) and (3, 2) give None.
     """
-    cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
-                  reverse=True)
+    cuts = sorted({math.prod(sizes[i:]) for sizes in (sizes_a, sizes_b)
+                   for i in range(len(sizes) + 1)}, reverse=True)
     if any(outer % inner for outer, inner in zip(cuts, cuts[1:], strict=False)):
         return None
     return tuple(outer // inner for outer, inner in zip(cuts, cuts[1:], strict=False))
 
 
-def split_strides(strides, sizes, wanted):
-    """Split axes of lengths `sizes` into axes of lengths `wanted`. Return the new axes' strides."""
+def split_strides(strides, sizes, new_sizes):
+    """Split axes of lengths `sizes` into axes of `new_sizes`. Return the new axes' strides."""
     result, axes = [], list(zip(sizes, strides, strict=True))
     left, stride = 1, 0
-    for n in reversed(wanted):
+    for n in reversed(new_sizes):
         if left == 1:
             left, stride = axes.pop()
         result.append(stride)
@@ -191,14 +194,14 @@ def split_strides(strides, sizes, wanted):
     return tuple(reversed(result))
 
 
-def merge_axes(sizes, strides):
+def merge_axes(sizes, strides_of_arrays):
     """Join neighbouring axes if each array has one stride along both. Return (sizes, [strides])."""
     if not sizes:
-        return (), [() for _ in strides]
-    sizes, strides = list(sizes), [list(s) for s in strides]
+        return (), [() for _ in strides_of_arrays]
+    sizes, strides_of_arrays = list(sizes), [list(s) for s in strides_of_arrays]
     for i in range(len(sizes) - 2, -1, -1):
-        if all(s[i] == s[i + 1] * sizes[i + 1] for s in strides):
+        if all(s[i] == s[i + 1] * sizes[i + 1] for s in strides_of_arrays):
             sizes[i] *= sizes.pop(i + 1)
-            for s in strides:
+            for s in strides_of_arrays:
                 s[i] = s.pop(i + 1)
-    return tuple(sizes), [tuple(s) for s in strides]
+    return tuple(sizes), [tuple(s) for s in strides_of_arrays]

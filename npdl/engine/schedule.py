@@ -10,7 +10,7 @@ group if it may run before all operations in between.
 from collections import Counter
 
 from npdl.engine.operation import may_overlap
-from npdl.engine.rows import find_common_sizes, joined_stride, make_row_operation
+from npdl.engine.rows import find_common_axis_sizes, find_joined_stride, make_row_operation
 
 LOOK_BACK = 24          # latest groups that an operation may join; more would make planning slow
 # A processor is slow if it reads many large arrays at a time. So an unrelated operation joins a
@@ -30,31 +30,31 @@ class Group:
     local  the temporary buffers that only this group uses; each needs memory for one row only
     """
 
-    def __init__(self, op, rows=None):
-        self.operations, self.rows, self.uses, self.large, self.local = [], [], {}, set(), set()
-        self.sizes = None if rows is None else rows.sizes
-        self._add(op, rows)
+    def __init__(self, op, row_op=None):
+        self.operations, self.row_ops, self.uses, self.large, self.local = [], [], {}, set(), set()
+        self.sizes = None if row_op is None else row_op.sizes
+        self._add(op, row_op)
 
-    def _add(self, op, rows):
+    def _add(self, op, row_op):
         self.operations.append(op)
-        if rows is not None:
-            self.rows.append(rows)
+        if row_op is not None:
+            self.row_ops.append(row_op)
         for view in op.views:
-            self.uses.setdefault(view.buffer, []).append((view, view is op.output, rows))
+            self.uses.setdefault(view.buffer, []).append((view, view is op.output, row_op))
             if not view.buffer.is_temporary and view.buffer.nbytes > SMALL:
                 self.large.add(view.buffer)
 
     @property
-    def column_sums(self):
+    def column_sum_ops(self):
         """Return the RowOperations that are sums over the rows."""
-        return [rows for rows in self.rows if rows.form == "column"]
+        return [row_op for row_op in self.row_ops if row_op.form == "column_sum"]
 
     @property
-    def row_by_row(self):
+    def per_row_ops(self):
         """Return the RowOperations that compute each row separately."""
-        return [rows for rows in self.rows if rows.form != "column"]
+        return [row_op for row_op in self.row_ops if row_op.form != "column_sum"]
 
-    def has_array_of(self, op):
+    def uses_array_of(self, op):
         """Return True if an operation uses an array that the group uses."""
         return any(view.buffer in self.uses for view in op.views if view.buffer.role != "number")
 
@@ -65,19 +65,19 @@ class Group:
 
     def try_add(self, op):
         """Add an operation to the group's loop over rows; return False if that is impossible."""
-        if not self.rows:
+        if not self.row_ops:
             return False
-        rows = make_row_operation(op, self.rows[0].count)
-        sizes = None if rows is None else find_common_sizes(self.sizes, rows.sizes)
+        row_op = make_row_operation(op, self.row_ops[0].row_count)
+        sizes = None if row_op is None else find_common_axis_sizes(self.sizes, row_op.sizes)
         if sizes is None:
             return False
-        rows = rows.split_axes(sizes)
+        row_op = row_op.split_axes(sizes)
         related = {id(member): member for view in op.views
                    for _, _, member in self.uses.get(view.buffer, ())}
-        if not all(can_share_loop(member.split_axes(sizes), rows) for member in related.values()):
+        if not all(can_share_loop(member.split_axes(sizes), row_op) for member in related.values()):
             return False
         self.sizes = sizes
-        self._add(op, rows)
+        self._add(op, row_op)
         return True
 
 
@@ -88,20 +88,20 @@ def schedule(operations, results):
     """
     groups = []
     for op in operations:
-        if not _try_join(groups, op):
+        if not _try_join_group(groups, op):
             groups.append(Group(op, make_row_operation(op)))
     for group in groups:
-        group.rows = [rows.split_axes(group.sizes) for rows in group.rows]
+        group.row_ops = [row_op.split_axes(group.sizes) for row_op in group.row_ops]
     _set_local_buffers(groups, results)
     return groups
 
 
-def _try_join(groups, op):
+def _try_join_group(groups, op):
     """Add an operation to the latest group that can take it. Return False if there is none."""
     if op.output is None:
         return False
     for i, group in enumerate(reversed(groups[-LOOK_BACK:])):
-        joins = i == 0 and len(group.large) < MOST_ARRAYS or group.has_array_of(op)
+        joins = i == 0 and len(group.large) < MOST_ARRAYS or group.uses_array_of(op)
         if joins and group.try_add(op):
             return True
         if group.has_conflict_with(op):
@@ -114,21 +114,21 @@ def can_share_loop(before, after):
     pairs = [(before.output, x) for x in after.operands]
     pairs += [(x, after.output) for x in before.operands[:-1]]
     for a, b in pairs:
-        if may_overlap(a.view, b.view) and not (
-                before.form in ("map", "row") and after.form in ("map", "row") and are_aligned(
+        if may_overlap(a.view, b.view) and (
+                "column_sum" in (before.form, after.form) or not is_overlap_row_by_row(
                     a, before.width, b, after.width, before.sizes)):
             return False
     return True
 
 
-def are_aligned(a, a_width, b, b_width, sizes):
+def is_overlap_row_by_row(a, width_a, b, width_b, sizes):
     """Return True if row i of operand `a` shares memory only with row i of operand `b`."""
     lead = [(n, s) for n, s in zip(sizes, a.lead, strict=True) if n != 1]
     if a.lead != b.lead or any(s <= 0 for _, s in lead) or a.inner < 0 or b.inner < 0:
         return False
     low = min(a.view.offset, b.view.offset)
     ends = [x.view.offset + (width - 1) * x.inner + x.view.dtype.itemsize
-            for x, width in ((a, a_width), (b, b_width))]
+            for x, width in ((a, width_a), (b, width_b))]
     extent = max(ends) - low
     for n, stride in sorted(lead, key=lambda axis: axis[1]):
         if extent > stride:
@@ -142,9 +142,9 @@ def _set_local_buffers(groups, results):
     users = Counter(buffer for group in groups for buffer in group.uses)
     users.update(view.buffer for view in results)
     for group in groups:
-        whole = {x.view.buffer for rows in group.rows for x in rows.operands
-                 if rows.form == "column" or row_pitch(x, rows.sizes) is None}
-        group.local = {x.view.buffer for rows in group.rows for x in rows.operands
+        whole = {x.view.buffer for row_op in group.row_ops for x in row_op.operands
+                 if row_op.form == "column_sum" or row_pitch(x, row_op.sizes) is None}
+        group.local = {x.view.buffer for row_op in group.row_ops for x in row_op.operands
                        if x.view.buffer.is_temporary and users[x.view.buffer] == 1} - whole
 
 
@@ -153,5 +153,5 @@ def row_pitch(operand, sizes):
     long = [i for i, n in enumerate(sizes) if n != 1]
     if not long:
         return operand.view.buffer.nbytes or None
-    pitch = joined_stride([sizes[i] for i in long], [operand.lead[i] for i in long])
+    pitch = find_joined_stride([sizes[i] for i in long], [operand.lead[i] for i in long])
     return pitch if pitch and pitch > 0 else None

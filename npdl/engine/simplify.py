@@ -16,7 +16,7 @@ The passes, in this order:
 
 from collections import Counter
 
-from npdl.engine.gather import multiply_before_lookup
+from npdl.engine.gather import multiply_embedding_once
 from npdl.engine.operation import View
 
 PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}    # can be merged, as every ufunc
@@ -24,10 +24,10 @@ PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}    # can be mer
 
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
-    operations = multiply_before_lookup(move_guards_first(operations))
+    operations = multiply_embedding_once(move_guards_first(operations))
     operations = merge_equal_operations(operations, results)
-    operations = assign_first_gradients(remove_unused(operations, results), results)
-    return [flatten_product(op) for op in operations]
+    operations = assign_first_gradients(remove_unused_operations(operations, results), results)
+    return [flatten_batched_product(op) for op in operations]
 
 
 def move_guards_first(operations):
@@ -64,43 +64,43 @@ def move_first(operations, chosen):
 def merge_equal_operations(operations, results):
     """Drop each operation that computes the same value as an earlier operation."""
     writers = Counter(view.buffer for op in operations for view in op.writes)
-    remaining, known, same, versions = [], {}, {}, Counter()     # versions: writes until now
+    remaining, known, replacements, write_counts = [], {}, {}, Counter()    # writes until now
     fixed = {view.buffer for view in results}
     for op in operations:
-        op = op.replace(inputs=[_rename_views(x, same) for x in op.inputs])
-        key = _value_key(op, versions)
+        op = op.replace(inputs=[_replace_buffer(x, replacements) for x in op.inputs])
+        key = _make_value_key(op, write_counts)
         if key is not None and all(
                 view.is_whole and view.buffer.is_temporary and view.buffer not in fixed
                 and writers[view.buffer] == 1 for view in op.writes):
             first = known.setdefault(key, op)
             if first is not op:
-                same |= {view.buffer: first.output.buffer for view in op.writes}
+                replacements |= {view.buffer: first.output.buffer for view in op.writes}
                 continue
         remaining.append(op)
-        versions.update(view.buffer for view in op.writes)
+        write_counts.update(view.buffer for view in op.writes)
     return remaining
 
 
-def _rename_views(x, same):
-    return x._replace(buffer=same[x.buffer]) if isinstance(x, View) and (
-        x.buffer in same) else x
+def _replace_buffer(value, replacements):
+    return value._replace(buffer=replacements[value.buffer]) if isinstance(value, View) and (
+        value.buffer in replacements) else value
 
 
-def _value_key(op, versions):
+def _make_value_key(op, write_counts):
     """Return a key that is equal for all operations that compute the same value.
 
-    Return None for an operation that may compute another value when it is repeated. `versions` is
-    {buffer: the number of operations so far that have written into it}.
+    Return None for an operation that may compute another value when it is repeated. `write_counts`
+    is {buffer: the number of operations so far that have written into it}.
     """
     if op.ufunc is None and op.kind not in PURE:
         return None
-    inputs = tuple((x, versions[x.buffer]) if isinstance(x, View) else
+    inputs = tuple((x, write_counts[x.buffer]) if isinstance(x, View) else
                    (type(x).__name__, repr(x)) for x in op.inputs)
     return (op.kind, inputs, repr(op.options),
             *((view.shape, view.strides, view.dtype) for view in op.writes))
 
 
-def remove_unused(operations, results):
+def remove_unused_operations(operations, results):
     """Drop the operations that no state, guard or result depends on."""
     live = {view.buffer for view in results}
     remaining = []
@@ -144,7 +144,7 @@ def assign_first_gradients(operations, results):
     return [changed.get(i, op) for i, op in enumerate(operations) if i not in removed]
 
 
-def flatten_product(op):
+def flatten_batched_product(op):
     """Replace B products x (B, S, D) @ W by one of a (B * S, D) matrix. Keep other operations."""
     if op.kind != "matmul":
         return op

@@ -47,7 +47,7 @@ class Mirror:
     def copy(self, value):
         """Return the copy of a value. An object that occurs twice has one copy."""
         if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
-            if holds_objects(value):
+            if has_objects_in_closure(value):
                 raise Unsupported(f"the function {value.__name__} of the model has objects in its "
                                   "closure, which can't be copied; make them attributes of a "
                                   "layer")
@@ -63,8 +63,8 @@ class Mirror:
                 raise Unsupported(f"the model has a {type(value).__name__} of dtype {value.dtype}, "
                                   "which can't be copied; use a NumPy array of floats, integers or "
                                   "bools")
-            return self.recorder.wrap(value, "state")
-        if is_generator(value):
+            return self.recorder.wrap_array(value, "state")
+        if is_random_generator(value):
             return self.recorder.wrap_generator(value)
         if isinstance(value, tuple):
             return rebuild(value, [self.copy(item) for item in value])
@@ -81,7 +81,7 @@ class Mirror:
 
     def _copy_entries(self, container, copy):
         """Copy the entries of a list or a dict into `copy`."""
-        originals = entries_of(container)
+        originals = get_entries(container)
         for key, value in originals.items():
             if isinstance(value, np.generic) and (id(container), key, np.ndarray) in self.varying:
                 originals[key] = container[key] = np.array(value)       # a replay can write into it
@@ -105,7 +105,7 @@ class Mirror:
         """Return True if the originals still have the arrays and settings that were copied."""
         try:
             return all(len(container) == len(originals) and all(
-                container[key] is value or isinstance(copies[key], Number) or is_same(
+                container[key] is value or isinstance(copies[key], Number) or is_same_plain_value(
                     container[key], value) for key, value in originals.items())
                 for container, _, originals, copies in self._containers)
         except KeyError:
@@ -119,7 +119,7 @@ class Mirror:
         """
         moves = []
         for container, copy, _, copies in self._containers:
-            entries = entries_of(copy)
+            entries = get_entries(copy)
             if copies.keys() - entries.keys():
                 raise Unsupported("the step removes an attribute or an item of the model; assign "
                                   "None to it instead")
@@ -129,7 +129,7 @@ class Mirror:
                     continue
                 if isinstance(old, Number) and isinstance(new, (int, float, Number)):
                     self.assignments.append((container, key, new))
-                elif not self._collect_moves(old, new, moves):
+                elif not self._collect_array_changes(old, new, moves):
                     self.keeps_structure = False
                     if isinstance(new, np.ndarray):
                         self.varying.add((id(container), key, np.ndarray))
@@ -140,7 +140,7 @@ class Mirror:
         for old, new in moves:
             old[...] = new
 
-    def _collect_moves(self, old, new, moves):
+    def _collect_array_changes(self, old, new, moves):
         """Append (array in `old`, its new value) to `moves` for each array that `new` replaces.
 
         Return False if `old` and `new` have different structures.
@@ -153,14 +153,14 @@ class Mirror:
             if old.value is not new.value:
                 moves.append((old, new))
             return True
-        if old is new or is_same(old, new):
+        if old is new or is_same_plain_value(old, new):
             return True
-        before, after = entries_of(old), entries_of(new)
+        before, after = get_entries(old), get_entries(new)
         return before is not None and before.keys() == after.keys() and all(
-            self._collect_moves(before[key], after[key], moves) for key in before)
+            self._collect_array_changes(before[key], after[key], moves) for key in before)
 
 
-def entries_of(container):
+def get_entries(container):
     """Return the entries {key: value} of a dict, list, tuple or object; None for other values."""
     if isinstance(container, (list, tuple)):
         return dict(enumerate(container))
@@ -169,20 +169,20 @@ def entries_of(container):
         dict(vars(container)) if has_attributes else None)
 
 
-def holds_objects(value):
+def has_objects_in_closure(function):
     """Return True for a function whose closure has variables that are not plain values."""
-    cells = getattr(value, "__closure__", None) or ()
+    cells = getattr(function, "__closure__", None) or ()
     return not all(isinstance(cell.cell_contents, (bool, int, float, np.generic, *PLAIN))
                    for cell in cells)
 
 
-def is_generator(value):
+def is_random_generator(value):
     """Return True if a value draws random numbers, as NumPy's generators do."""
     return callable(getattr(value, "random", None)) and not isinstance(
         value, (types.ModuleType, type))
 
 
-def is_same(a, b):
+def is_same_plain_value(a, b):
     """Return True if two values are equal numbers or texts of the same type."""
     kinds = (bool, int, float, str, np.generic)
     return type(a) is type(b) and isinstance(a, kinds) and (a == b or a != a and b != b)

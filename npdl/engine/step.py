@@ -20,7 +20,7 @@ from npdl.core import map_nested
 from npdl.engine.c_build import CompilerError
 from npdl.engine.recorded_array import Diverged
 from npdl.engine.recording import SKIPPED, Recorder
-from npdl.engine.replay import Recording, is_input
+from npdl.engine.replay import Recording, can_vary
 from npdl.engine.target import make_target
 from npdl.engine.threads import ShardedStep
 from npdl.engine.training import training_step
@@ -77,20 +77,20 @@ class RecordedStep:
     """
 
     def __init__(self, function, objects, target="auto", note=None):
-        self.function, self.objects, self.note = function, objects, note or print_note
+        self.function, self.objects, self.note = function, objects, note or print_note_once
         self.target = make_target(target, self.note)
         self.recordings, self.varying, self.why_not = [], set(), None
         self._diverged, self._unusable = 0, 0       # recordings after a Diverged; unusable in a row
 
     def __call__(self, *arguments):
         if self.why_not is not None:
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         if is_host() == (self.target.name == "cuda"):
             self._stop_recording("the backend has changed since the step was made; make a new step")
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         if not is_host():
-            arguments = move_arrays(arguments, to_host)
-        key = recording_key(arguments)
+            arguments = map_arrays(arguments, to_host)
+        key = make_recording_key(arguments)
         diverged = False
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
@@ -108,11 +108,11 @@ class RecordedStep:
         if self._unusable > MOST_RECORDINGS:
             self._stop_recording("each call changes the items of a list, tuple or dict, such as a "
                                  "list that gets longer")
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         if diverged and self._diverged > MOST_RECORDINGS:
             self._stop_recording("the operations of the step depend on a value that changes from "
                                  "call to call, for example in an `if` or in float(x)")
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         recorder = Recorder()
         state = np.random.get_state()
         try:
@@ -125,7 +125,7 @@ class RecordedStep:
             if isinstance(error, InputError) and not is_host():
                 raise               # a plain step on the GPU would not check the values
             np.random.set_state(state)
-            answer = self.run_plain(arguments)      # may raise the same error
+            answer = self.run_without_recording(arguments)      # may raise the same error
             self._stop_recording(f"{type(error).__name__}: {error}{describe_location(error)}")
             return answer
         if not all(map(np.array_equal, state[1:3], np.random.get_state()[1:3])):
@@ -136,14 +136,14 @@ class RecordedStep:
         if recording.lowered is None:
             self._unusable += 1
             np.random.set_state(state)
-            return self.run_plain(arguments)
+            return self.run_without_recording(arguments)
         self._diverged, self._unusable = self._diverged + diverged, 0
         return recording.answer
 
-    def run_plain(self, arguments):
+    def run_without_recording(self, arguments):
         """Run the function without recording."""
         if not is_host():
-            arguments = move_arrays(arguments, to_device)
+            arguments = map_arrays(arguments, to_device)
         return self.function(*self.objects, *arguments)
 
     def _stop_recording(self, why):
@@ -151,19 +151,19 @@ class RecordedStep:
         self.note(f"the step can't be recorded and runs without the engine, which is slower: {why}")
 
 
-def recording_key(arguments):
+def make_recording_key(arguments):
     """Describe the arguments in a text. Arguments with equal texts can use the same recording."""
-    def described(x):
+    def describe(x):
         if isinstance(x, np.ndarray):
             return x.shape, x.dtype.str
-        return type(x), None if is_input(x) else x
-    return repr(map_nested(described, arguments))
+        return type(x), None if can_vary(x) else x
+    return repr(map_nested(describe, arguments))
 
 
-def move_arrays(nest, move):
-    """Return a copy of nested tuples, lists and dicts, with move(x) in place of each array x."""
-    return map_nested(lambda x: move(x) if isinstance(x, np.ndarray) or is_device_array(x) else x,
-                      nest)
+def map_arrays(nested, function):
+    """Return nested tuples, lists and dicts with function(x) in place of each array x."""
+    return map_nested(lambda x: function(x) if isinstance(x, np.ndarray) or is_device_array(x)
+                      else x, nested)
 
 
 def describe_location(error):
@@ -174,6 +174,6 @@ def describe_location(error):
 
 
 @functools.cache
-def print_note(line):
+def print_note_once(line):
     """Print a line on standard error. A later call with the same line prints nothing."""
     print(f"npdl.engine: {line}", file=sys.stderr)

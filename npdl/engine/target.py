@@ -11,7 +11,7 @@ import functools
 from npdl.backend import is_host
 from npdl.engine import c_build
 from npdl.engine.arena import allocate_aligned
-from npdl.engine.c_module import write_module
+from npdl.engine.c_module import write_c_module
 from npdl.engine.cuda_target import CudaTarget
 from npdl.engine.numpy_target import Calls, NumPyCalls
 from npdl.engine.schedule import schedule
@@ -25,20 +25,20 @@ class CCalls(Calls):
 
     def __init__(self, operations, results):
         groups = schedule(operations, results)
-        text, sources = write_module(groups)
-        library = c_build.load_library(text)
+        text, sources = write_c_module(groups)
+        library = c_build.compile_and_load(text)
         self._functions = {group: (getattr(library, f"g{i}"), source)
                            for i, (group, source) in enumerate(sources.items())}
         self._scratch = allocate_aligned(
             max([source.scratch for source in sources.values()], default=0))
         super().__init__(groups, results)
 
-    def lower(self, group):
+    def make_group_calls(self, group):
         if group not in self._functions:
-            return super().lower(group)
+            return super().make_group_calls(group)
         function, source = self._functions[group]
         addresses = [array.ctypes.data for array in (
-            self._scratch, *map(self.array, source.pointers))]
+            self._scratch, *map(self.get_array, source.pointers))]
         function.restype, function.argtypes = None, [ctypes.c_void_p]
         table = (ctypes.c_void_p * len(addresses))(*addresses)
         return [(functools.partial(function, table), group.operations)]
@@ -50,7 +50,7 @@ class HostTarget:
     def __init__(self, name, note):
         self.name, self.note = name, note
 
-    def lower(self, operations, results):
+    def make_calls(self, operations, results):
         if self.name != "numpy":
             try:
                 return CCalls(operations, results)

@@ -11,11 +11,12 @@ The gradients are summed in the order of the shards, so the results are bitwise 
 import copy
 import os
 from concurrent.futures import ThreadPoolExecutor, wait
+from types import SimpleNamespace
 
 import numpy as np
 
 from npdl.core import map_nested
-from npdl.engine.prefix import RowsCache, model_on_rows
+from npdl.engine.prefix import PrefixRowsCache, make_prefix_model
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.state import Mirror
 from npdl.engine.training import prefix_step, shard_step, update_step
@@ -34,16 +35,18 @@ class ShardedStep:
                              "with average='sample' and no ignored target")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
         if share_prefixes:
-            model_on_rows(model)                # raises InputError for any other model
-        self._prefixes = [RowsCache() for _ in range(threads)] if share_prefixes else None
+            make_prefix_model(model)                # raises InputError for any other model
+        self._prefixes = [PrefixRowsCache() for _ in range(threads)] if share_prefixes else None
         self.threads, self._process, self._running, self._checked = threads, None, [], False
 
-    def _prepare(self):
+    def _prepare_shards(self):
         """Make the threads and replicas; make new ones after a fork or a change of the model."""
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched.is_current():
             return
-        self._watched = Mirror(Unrecorded(), set())
+        no_recorder = SimpleNamespace(wrap_array=lambda array, role: array,
+                                      wrap_generator=lambda generator: generator)
+        self._watched = Mirror(no_recorder, set())      # only detects changes of the model
         try:
             self._watched.copy((self.model, self.loss) if self.threads > 1 else ())
         except Unsupported as error:
@@ -57,14 +60,14 @@ class ShardedStep:
         self._process = os.getpid()
 
     def __call__(self, inputs, targets, options, lr, max_norm):
-        self._prepare()
+        self._prepare_shards()
         try:
-            return self._step(inputs, targets, options, lr, max_norm)
+            return self._run_shards(inputs, targets, options, lr, max_norm)
         except InputError:          # its shapes may be a shard's; show those of the batch
             shard_step(self.model, self.loss, 1.0, inputs, targets, options)
             raise
 
-    def _step(self, inputs, targets, options, lr, max_norm):
+    def _run_shards(self, inputs, targets, options, lr, max_norm):
         B = len(inputs[0])
         count = max(1, min(self.threads, B))
         ends = [B * i // count for i in range(count + 1)]
@@ -76,7 +79,7 @@ class ShardedStep:
                 rngs.append(copy.deepcopy(rng))
                 arguments[2]["rng"] = ShardGenerator(rngs[i], part, B)
             if self._prefixes is not None:
-                arguments = self._prefixes[i].get_rows(self.model, *arguments)
+                arguments = self._prefixes[i].get_prefix_rows(self.model, *arguments)
             jobs.append(((part.stop - part.start) / B, *arguments))
         for replica in self.models[count:]:
             replica.zero_grad()
@@ -89,11 +92,11 @@ class ShardedStep:
         losses = [loss, *(future.result() for future in self._running)]
         if rng is not None:
             rng.bit_generator.state = rngs[0].bit_generator.state
-        self._check_state()
+        self._check_no_other_state_written()
         self.update(lr, max_norm)
         return sum(losses[1:], losses[0])
 
-    def _check_state(self):
+    def _check_no_other_state_written(self):
         """Raise InputError if a shard changes state other than gradients (running statistics)."""
         if self._checked or self.threads == 1:
             return
@@ -105,15 +108,6 @@ class ShardedStep:
             if any(b.role == "state" and id(b.array) not in gradients for b in written):
                 raise InputError(f"threads = {self.threads}: the model's forward changes state "
                                  "such as running statistics; give threads=1")
-
-
-class Unrecorded:
-    """Takes the place of a Recorder in a Mirror that only detects changes of the model."""
-
-    def wrap(self, value, role=None):
-        return value
-
-    wrap_generator = wrap
 
 
 class ShardGenerator:
@@ -132,8 +126,8 @@ class ShardGenerator:
         return self.generator.random((self.B, *shape[1:]))[self.part]
 
 
-def slice_batch(nest, part, B):
+def slice_batch(nested, part, B):
     """Return a copy of nested arguments, with x[part] in place of each array x of length B."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
-    return map_nested(cut_array, nest)
+    return map_nested(cut_array, nested)

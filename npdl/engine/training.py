@@ -4,7 +4,7 @@ They compute a whole batch, a *shard* (the part of a batch that one thread compu
 distinct prefixes of a shard (npdl.engine.prefix).
 """
 
-from npdl.engine.prefix import model_on_rows
+from npdl.engine.prefix import make_prefix_model
 from npdl.functions import sum_by_index
 from npdl.optim import clip_by_global_norm
 
@@ -24,9 +24,9 @@ def shard_step(model, loss, weight, inputs, targets, options):
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Do the same as `shard_step`, with the distinct prefixes that prefix.make_rows has found."""
+    """Do the same as `shard_step`, with the distinct prefixes of prefix.make_prefix_rows."""
     model.zero_grad()
-    on_rows = model_on_rows(model)
+    on_rows = make_prefix_model(model)
     logits, cache = on_rows.forward(rows)                       # logits (M, V)
     value, c_loss = loss.forward(logits[entries], targets, counted)
     dlogits = loss.backward(weight, c_loss)                     # dlogits (B, C, V)

@@ -31,17 +31,17 @@ def save(path, arrays, meta):
             raise CheckpointError(f"{path} was not written, because array {name!r} holds NaN or "
                                   "infinity; start again with a smaller learning rate")
 
-    def write(file):
+    def write_archive(file):
         np.savez(file, **{name: arrays[name] for name in sorted(arrays)})
         with zipfile.ZipFile(file, "a") as archive:
             archive.writestr(zipfile.ZipInfo(META), json.dumps(meta, sort_keys=True))
             archive.comment = b"0" * DIGEST_BYTES       # the digest depends on its length
         end = file.seek(0, os.SEEK_END) - DIGEST_BYTES
-        digest = _digest(file, end)
+        digest = _compute_sha256(file, end)
         file.seek(end)
         file.write(digest)
 
-    write_atomically(path, write)
+    write_atomically(path, write_archive)
 
 
 def load(path):
@@ -55,7 +55,7 @@ def load(path):
         with open(path, "rb") as file:
             end = file.seek(0, os.SEEK_END) - DIGEST_BYTES
             file.seek(max(end, 0))
-            if file.read() != _digest(file, end):
+            if file.read() != _compute_sha256(file, end):
                 raise ValueError("it is damaged or not a checkpoint: its SHA-256 does not match")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
@@ -69,7 +69,7 @@ def load(path):
                               "or start a new run") from error
 
 
-def get_state(config, model, optimizer, step, seconds=0.0):
+def collect_state(config, model, optimizer, step, seconds=0.0):
     """Return the state of a run as (arrays, meta), the arguments of `save`.
 
     The arrays are the parameters and, if there is an optimizer, its moments. For a real model, only
@@ -91,7 +91,7 @@ def restore(path, config, model, optimizer=None):
     shapes or dtypes than those of this run.
     """
     arrays, meta = load(path)
-    expected, _ = get_state(config, model, optimizer, 0)
+    expected, _ = collect_state(config, model, optimizer, 0)
     if optimizer is None:
         arrays = {name: array for name, array in arrays.items() if name.startswith("param/")}
     try:
@@ -117,7 +117,7 @@ def restore(path, config, model, optimizer=None):
     return meta
 
 
-def _digest(file, end):
+def _compute_sha256(file, end):
     """Return the SHA-256 of the first `end` bytes of an open file, in hexadecimal."""
     file.seek(0)
     sha256 = hashlib.sha256()

@@ -15,7 +15,7 @@ from npdl.cli.options import (
     SHARE,
     Range,
     check_settings,
-    count_up_to,
+    integers_up_to,
     option_name,
     setting,
 )
@@ -168,11 +168,11 @@ class Config:
                           "if there is a compiler)", allowed=TARGETS, rare=True)
     threads: int = setting("machine", 1, "threads of the recorded engine that share a batch; for a "
                            "real model, BLAS's threads; ignored by --backend cupy", "N",
-                           count_up_to(256))
+                           integers_up_to(256))
 
     def __new__(cls, **settings):
         kind = find_config_class(settings) if cls is Config else cls
-        kind.check_names(settings)
+        kind.check_setting_names(settings)
         return object.__new__(kind)
 
     def __post_init__(self):
@@ -182,10 +182,10 @@ class Config:
         check_settings(self)
 
     @classmethod
-    def check_names(cls, names):
+    def check_setting_names(cls, given_names):
         """Raise InputError if one of the names is not a setting of this task."""
-        for name in sorted(set(names) - setting_names(cls)):
-            is_known = any(name in setting_names(other) for other in TASKS)
+        for name in sorted(set(given_names) - list_setting_names(cls)):
+            is_known = any(name in list_setting_names(other) for other in TASKS)
             problem = "can't be used with" if is_known else "is not an option for"
             raise InputError(f"{option_name(name)} {problem} {cls.kind}; leave it out")
 
@@ -212,7 +212,7 @@ class Config:
         """Return the settings as a dict for JSON."""
         values = {**vars(self), "adapters": self.adapters and vars(self.adapters)}
         return {name: {"own": value.name} if isinstance(value, UserFunction) else value
-                for name, value in values.items() if name in setting_names(type(self))}
+                for name, value in values.items() if name in list_setting_names(type(self))}
 
     @staticmethod
     def from_json(values):
@@ -221,22 +221,22 @@ class Config:
         Missing settings get their defaults. Raises InputError for names that no task has.
         """
         kind = find_config_class(values)
-        unknown = sorted(values.keys() - set(RETIRED).union(*map(setting_names, TASKS)))
+        unknown = sorted(values.keys() - set(RETIRED).union(*map(list_setting_names, TASKS)))
         if unknown:
             raise InputError(f"setting {unknown[0]!r} is unknown to this version of npdl")
-        values = {name: _value_from_json(value) for name, value in values.items()
-                  if name in setting_names(kind)}
+        values = {name: _convert_json_value(value) for name, value in values.items()
+                  if name in list_setting_names(kind)}
         if values.get("engine") in RENAMED:
             values["engine"] = RENAMED[values["engine"]]
         if values.get("adapters") is not None:
             adapters = values["adapters"].items()
-            values["adapters"] = Adapters(**{name: _value_from_json(x) for name, x in adapters})
+            values["adapters"] = Adapters(**{name: _convert_json_value(x) for name, x in adapters})
         return kind(**values)
 
 
 def change_defaults(**defaults):
     """Return a class decorator that changes the defaults of inherited settings."""
-    def change(cls):
+    def change_class(cls):
         inherited = {field.name: field for base in cls.__mro__ if dataclasses.is_dataclass(base)
                      for field in dataclasses.fields(base)}
         for name, default in defaults.items():
@@ -244,14 +244,14 @@ def change_defaults(**defaults):
             setattr(cls, name, dataclasses.field(default=default,
                                                  metadata=inherited[name].metadata))
         return cls
-    return change
+    return change_class
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig(Config):
     """The settings of a new model, in contrast to a real model that is read from a folder."""
 
-    layers: int = setting("model", 2, "number of layers", "L", count_up_to(1000))
+    layers: int = setting("model", 2, "number of layers", "L", integers_up_to(1000))
     width: int = setting("model", 128, "embedding and hidden width", "D", COUNT)
     heads: int = setting("model", 4, "attention heads", "H", COUNT, GPT)
     multiplier: int = setting("model", 4, "inner width of the feed-forward network, as a "
@@ -383,9 +383,9 @@ TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig, OwnConfig)
 
 
 @functools.cache
-def setting_names(task):
-    """Return the names of the settings of `task`, one of the classes in TASKS."""
-    return {field.name for field in dataclasses.fields(task)}
+def list_setting_names(config_class):
+    """Return the names of the settings of `config_class`, one of the classes in TASKS."""
+    return {field.name for field in dataclasses.fields(config_class)}
 
 
 def find_config_class(settings):
@@ -399,7 +399,7 @@ def find_config_class(settings):
     return ArithmeticConfig if settings.get("text") is None else TextConfig
 
 
-def _value_from_json(value):
+def _convert_json_value(value):
     """Return the value of a setting from its form in JSON."""
     if isinstance(value, dict) and value.keys() == {"own"}:
         return UserFunction(str(value["own"]))

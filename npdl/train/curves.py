@@ -25,15 +25,15 @@ def plot_curves(groups, path, log_steps=False):
         raise InputError("no records to plot; log at least one evaluation first")
     count = len(groups)
     if count == 1:
-        figure = style.figure(10, 4, *groups)
+        figure = style.make_figure(10, 4, *groups)
         panels = figure.subplots(1, 2, squeeze=False).T
     else:
-        figure = style.figure(max(10, 4 * count), 7, "Loss and accuracy")
+        figure = style.make_figure(max(10, 4 * count), 7, "Loss and accuracy")
         panels = figure.subplots(2, count, sharex=True, sharey="row")
     for k, (title, runs) in enumerate(groups.items()):
         title = textwrap.fill(title, 45) if count > 1 else ""
-        _draw(panels[0][k], runs, "loss", log_steps, title)
-        _draw(panels[1][k], runs, "accuracy", log_steps)
+        _draw_quantity(panels[0][k], runs, "loss", log_steps, title)
+        _draw_quantity(panels[1][k], runs, "accuracy", log_steps)
         panels[0][k].set_yscale("log", nonpositive="mask")
         panels[1][k].set_ylim(-0.03, 1.03)
     if count > 1:
@@ -43,10 +43,10 @@ def plot_curves(groups, path, log_steps=False):
     if lines:                             # one legend below the panels, where it hides no curve
         figure.legend(handles=lines, loc="outside lower right", ncols=2, frameon=False,
                       labelcolor=style.INK)
-    style.save(figure, path)
+    style.save_figure(figure, path)
 
 
-def _draw(axes, runs, quantity, log_steps, title=""):
+def _draw_quantity(axes, runs, quantity, log_steps, title=""):
     from matplotlib.ticker import MaxNLocator
 
     first = 1 if log_steps else -math.inf

@@ -11,7 +11,7 @@ import numpy as np
 
 from npdl.backend import is_host, to_device, to_host
 from npdl.engine import RecordedStep, compile_step
-from npdl.engine.prefix import CAUSAL, RowsCache, model_on_rows
+from npdl.engine.prefix import CAUSAL, PrefixRowsCache, make_prefix_model
 from npdl.engine.training import update_parameters
 from npdl.errors import checked_ids
 from npdl.losses import SequenceLoss, most_probable
@@ -91,8 +91,8 @@ class PlainEngine:
 
     def measure(self, batch):
         """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
-        return join_parts([measure(self.model, part.model_inputs, to_device(part.targets),
-                                   to_device(part.counted)) for part in batch.split(batch.chunk)])
+        return join_results([measure(self.model, part.model_inputs, to_device(part.targets),
+                                     to_device(part.counted)) for part in batch.split(batch.chunk)])
 
 
 class RecordedEngine(PlainEngine):
@@ -132,16 +132,18 @@ class RecordedEngine(PlainEngine):
                                       for _ in range(self._threads)]
         steps = self._measures[shared]
 
-        def arguments(part):
+        def make_arguments(part):
             arrays = part.targets, part.counted
-            return (RowsCache().get_rows(self.model, part.model_inputs, arrays) if shared
-                    else (part.model_inputs, *arrays))
+            if not shared:
+                return part.model_inputs, *arrays
+            return PrefixRowsCache().get_prefix_rows(self.model, part.model_inputs, arrays)
 
-        def work(i):
-            return [steps[i](*arguments(part)) for part in parts[i::self._threads]]
+        def measure_parts(i):
+            return [steps[i](*make_arguments(part)) for part in parts[i::self._threads]]
         with ThreadPoolExecutor(self._threads) as pool:
-            done = list(pool.map(work, range(self._threads)))
-        return join_parts([done[i % self._threads][i // self._threads] for i in range(len(parts))])
+            done = list(pool.map(measure_parts, range(self._threads)))
+        threads = self._threads
+        return join_results([done[i % threads][i // threads] for i in range(len(parts))])
 
 
 def compute_logits(model, inputs, **options):
@@ -162,7 +164,7 @@ def measure_prefixes(model, rows, entries, targets, counted):
     rows     the distinct prefixes (npdl.engine.prefix.Rows)
     entries  (B, C) integers: for each of the targets (B, C), the index of its prefix
     """
-    logits, _ = model_on_rows(model).forward(rows)          # logits (M, V), one row per prefix
+    logits, _ = make_prefix_model(model).forward(rows)          # logits (M, V), one row per prefix
     return measure_logits(logits[entries], most_probable(logits)[entries], targets, counted)
 
 
@@ -172,9 +174,9 @@ def measure_logits(logits, predicted, targets, counted):
     return loss, ((predicted == targets) & counted).sum(1)
 
 
-def join_parts(parts):
+def join_results(results):
     """Join the (losses, counts) of a batch's parts into two arrays (B,)."""
-    losses, counts = zip(*parts, strict=True)
+    losses, counts = zip(*results, strict=True)
     return np.concatenate(list(map(to_host, losses))), np.concatenate(list(map(to_host, counts)))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from npdl import adapt
 from npdl.cli.console import note
-from npdl.cli.folders import new_folder
+from npdl.cli.folders import create_folder_atomically
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_json
 from npdl.train import checkpoint
@@ -57,7 +57,7 @@ def lock_folder(folder):
         os.close(handle)
 
 
-def make_folder(folder, config, state):
+def make_run_folder(folder, config, state):
     """Create the folder of a run with its first files, atomically.
 
     `state` is the (arrays, meta) of the first checkpoint. Raises InputError if the folder is not
@@ -66,7 +66,7 @@ def make_folder(folder, config, state):
     if holds_run(folder):
         raise InputError(f"--out {folder} holds a run already; continue it by --resume, or choose "
                          "another folder")
-    with new_folder(folder) as temporary:
+    with create_folder_atomically(folder) as temporary:
         write_config(temporary, config)
         (temporary / "metrics.jsonl").touch()
         checkpoint.save(temporary / "checkpoint.npz", *state)
@@ -92,22 +92,22 @@ def write_results(folder, config, model, step, records, seconds):
         summary["adapted"] = dataclasses.asdict(adapt.report(model))
     try:
         if len(records) > 1:
-            plot_curves({describe_config(config): [records]}, folder / "curves.png")
+            plot_curves({make_run_title(config): [records]}, folder / "curves.png")
     except Exception as error:                  # matplotlib documents no list of its errors
         note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); everything else is saved")
     write_json(folder / "summary.json", summary)
     return summary
 
 
-def describe_config(config):
+def make_run_title(config):
     """Return a title for the run's figures."""
-    return f"{outline_config(config)}, seed {config.seed}"
+    return f"{describe_model_and_data(config)}, seed {config.seed}"
 
 
-def outline_config(config):
+def describe_model_and_data(config):
     """Return the model and the data of a run, in words."""
     model = (MODELS.get(config.model, str(config.model)) if config.pretrained is None
-             else file_stem(config.pretrained))
+             else get_file_stem(config.pretrained))
     if config.translates:
         return f"{model}, dates"
     if config.task is not None:
@@ -124,7 +124,7 @@ def outline_config(config):
     return f"{model}, {data}, r_train={config.r_train:g}"
 
 
-def file_stem(path):
+def get_file_stem(path):
     """Return the name of a file or folder without its suffix."""
     return os.path.splitext(os.path.basename(os.path.abspath(path)))[0]
 
@@ -157,13 +157,13 @@ def write_config(folder, config):
     write_json(folder / "config.json", {"config": config.to_json(), "versions": collect_versions()})
 
 
-def default_folder(config):
+def choose_default_folder(config):
     """Return the default folder of a run: runs/<model>-<data>-seed<seed>."""
     names = {"+": "plus", "-": "minus", "*": "times", "/": "over"}
     if config.translates:
         data = "dates"
     elif config.text is not None:
-        data = f"text-{file_stem(config.text)}"
+        data = f"text-{get_file_stem(config.text)}"
     else:
         data = f"p{config.p}-{names.get(config.operator, 'op')}"
     return os.path.join("runs", f"{config.model}-{data}-seed{config.seed}")

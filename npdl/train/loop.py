@@ -10,7 +10,7 @@ from npdl.layers.dropout import Dropout
 from npdl.schedule import schedule
 from npdl.train.config import UserFunction
 from npdl.train.engine import make_engine
-from npdl.train.task import make_model, make_optimizer, make_task, resolve_config
+from npdl.train.task import complete_config, make_model, make_optimizer, make_task
 
 IN_EVERY_RECORD = ("step", "l2_norm", "lr")
 
@@ -30,7 +30,7 @@ class Trainer:
     """
 
     def __init__(self, config, base=None, metrics=None):
-        self.config = config = resolve_config(config)
+        self.config = config = complete_config(config)
         self.task = make_task(config)
         self.model = make_model(config, self.task, base)
         self.optimizer = make_optimizer(config, self.model)
@@ -87,7 +87,7 @@ def make_dropout_rng(has_dropout, seed, step):
     return make_rng(seed, step, 0, 2) if has_dropout else None
 
 
-def l2_norm(optimizer):
+def parameter_l2_norm(optimizer):
     """Return the L2 norm of all trainable parameters together."""
     return float(xp.sqrt(sum((p.data * p.data).sum() for p in optimizer.params.values())))
 

@@ -21,7 +21,7 @@ def append_record(path, record):
     file can't be written.
     """
     try:
-        line = json.dumps(record, allow_nan=False, default=_to_python) + "\n"
+        line = json.dumps(record, allow_nan=False, default=_convert_numpy_number) + "\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: record {str(record)[:80]!r} cannot be written as JSON "
                          f"({reason(error)}); use finite numbers and text") from error
@@ -78,7 +78,7 @@ def _parse_record(line):
     return record
 
 
-def _to_python(value):
+def _convert_numpy_number(value):
     """Return a NumPy number as a Python number. Raise TypeError for any other value."""
     if not isinstance(value, np.generic):
         raise TypeError(f"a {type(value).__name__} is not a number or a text")

@@ -13,7 +13,7 @@ RECIPES = {
 }
 
 
-def recipe_settings(model, settings):
+def expand_recipe(model, settings):
     """Return `settings`, in which the entry "recipe" is replaced by the settings of that recipe."""
     settings = dict(settings)
     if "recipe" in settings:
@@ -21,6 +21,6 @@ def recipe_settings(model, settings):
     return settings
 
 
-def new_config(model, settings):
+def make_recipe_config(model, settings):
     """Return the Config of a model from `settings`, which may name a recipe."""
-    return Config(**{"model": model, **recipe_settings(model, settings)})
+    return Config(**{"model": model, **expand_recipe(model, settings)})

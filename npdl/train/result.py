@@ -11,7 +11,7 @@ from npdl.init import generator
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.train.config import UserFunction
-from npdl.train.folder import describe_config
+from npdl.train.folder import make_run_title
 from npdl.train.summary import format_table
 
 SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
@@ -20,7 +20,7 @@ SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
 def print_result(run, task, records, summary):
     """Print the result of a finished Run (npdl.train.run) from its records and its summary."""
     if run.config.text is None:
-        print(format_table({describe_config(run.config): [summary]}))
+        print(format_table({make_run_title(run.config): [summary]}))
         print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
               "Δt: t_f of validation minus t_f of training")
     else:
@@ -29,12 +29,12 @@ def print_result(run, task, records, summary):
           f"checkpoint, metrics and their curves are in {run.folder}")
 
 
-def print_text_result(run, task, first, summary):
+def print_text_result(run, task, first_record, summary):
     """Print loss, perplexity and a sample of text (for a real model, the peak memory instead)."""
     loss = "train_loss" if summary["validation_loss"] is None else "validation_loss"
     final, before = summary["final"][loss], ""
-    if first["step"] == 0:
-        before = f"; {first[loss]:.4f} at step 0"
+    if first_record["step"] == 0:
+        before = f"; {first_record[loss]:.4f} at step 0"
     print(f"{loss.replace('_', ' ')} {final:.4f} (perplexity {math.exp(min(final, 700)):.2f}); "
           f"lowest {summary[loss]:.4f} at step {summary[f't_f_{loss}']}{before}")
     if run.config.pretrained is not None:
@@ -42,7 +42,7 @@ def print_text_result(run, task, first, summary):
             print(f"peak memory {peak_memory() / 2**20:,.0f} MiB")
     elif is_host():
         print("\nA sample:\n")
-        for line in sample_lines(run.model, task.vocabulary, run.config.block):
+        for line in generate_sample_lines(run.model, task.vocabulary, run.config.block):
             print_text(f"  {line}")
         print()
     if isinstance(run.config.model, UserFunction):
@@ -51,7 +51,7 @@ def print_text_result(run, task, first, summary):
         print(f'for more text: python -m npdl generate {run.folder} "A prompt" --method sample')
 
 
-def sample_lines(model, vocabulary, window):
+def generate_sample_lines(model, vocabulary, window):
     """Return the first lines of a text that the model generates.
 
     If the user has written the model, it reads only the last `window` tokens.

@@ -19,15 +19,15 @@ from pathlib import Path
 
 from npdl.backend import convert_cupy_errors, using
 from npdl.cli.console import describe_missing_packages, note
-from npdl.cli.folders import clean_stale
+from npdl.cli.folders import remove_stale_files
 from npdl.cli.options import option_name
 from npdl.errors import InputError
 from npdl.train import checkpoint
 from npdl.train import folder as folders
-from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, l2_norm
+from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, parameter_l2_norm
 from npdl.train.metrics import append_record, read_records, remove_records_after
 from npdl.train.result import print_result
-from npdl.train.task import make_model, make_task, resolve_config
+from npdl.train.task import complete_config, make_model, make_task
 from npdl.train.versions import collect_versions
 
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
@@ -67,7 +67,7 @@ class Run:
             if self.resume:
                 read_resumed_config(self.folder, vars(self.config))
             else:
-                folders.make_folder(self.folder, self.config, checkpoint.get_state(
+                folders.make_run_folder(self.folder, self.config, checkpoint.collect_state(
                     self.config, self.model, self.optimizer, 0))
             stack.enter_context(folders.lock_folder(self.folder))
             self.started = time.monotonic() - (self._load_checkpoint() if self.resume else 0.0)
@@ -110,7 +110,8 @@ class Run:
 
         values is {name: number}. Raises Diverged if a number is not finite.
         """
-        record = {"step": self.step, **values, "l2_norm": l2_norm(self.optimizer), "lr": lr}
+        norm = parameter_l2_norm(self.optimizer)
+        record = {"step": self.step, **values, "l2_norm": norm, "lr": lr}
         diverged = next((name for name, value in record.items() if not math.isfinite(value)), None)
         if diverged is not None:
             self._check_finite(f", {diverged} is {record[diverged]}")
@@ -125,8 +126,8 @@ class Run:
     def save(self):
         """Write the checkpoint. Raises Diverged if a parameter is not finite."""
         self._check_finite()
-        arrays, meta = checkpoint.get_state(self.config, self.model, self.optimizer, self.step,
-                                            time.monotonic() - self.started)
+        arrays, meta = checkpoint.collect_state(self.config, self.model, self.optimizer, self.step,
+                                                time.monotonic() - self.started)
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)
 
     def _check_finite(self, reason=""):
@@ -157,7 +158,7 @@ class Run:
 
     def _load_checkpoint(self):
         """Continue from the folder's checkpoint. Return the seconds that the run has taken."""
-        removed = clean_stale(self.folder)
+        removed = remove_stale_files(self.folder)
         if removed:
             note(f"removed {len(removed)} unfinished file(s) of a killed run")
         meta = checkpoint.restore(self.folder / "checkpoint.npz", self.config, self.model,
@@ -190,7 +191,7 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
     with contextlib.ExitStack() as stack:
         stack.enter_context(using(config.backend))
         trainer = Trainer(config, base, metrics)
-        trainer.task.prepare()
+        trainer.task.load_data()
         run = stack.enter_context(Run(trainer.config, trainer.model, trainer.optimizer, folder,
                                       resume, quiet, for_steps))
         stack.enter_context(trainer.engine)
@@ -212,7 +213,7 @@ def read_resumed_config(folder, changes):
     InputError if any other setting differs from the run's.
     """
     config = folders.read_config(folder)
-    config.check_names(changes)
+    config.check_setting_names(changes)
     differ = [name for name, value in changes.items() if value != getattr(config, name)]
     free = {*MAY_DIFFER, *(name for name in MAY_MOVE if getattr(config, name) is not None)}
     if config.schedule in EXTENDABLE and changes.get("steps", 0) >= config.steps:
@@ -241,7 +242,7 @@ def load_run(folder, config=None):
     `train` did not write.
     """
     config = folders.read_config(folder) if config is None else read_resumed_config(
-        folder, vars(resolve_config(config)))
+        folder, vars(complete_config(config)))
     config = dataclasses.replace(config, backend="numpy", engine="plain")
     task = make_task(config)
     model = make_model(config, task)
@@ -265,7 +266,7 @@ class StopSignals:
         for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
             try:
                 if signal.getsignal(number) != signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._stop)
+                    self._before[number] = signal.signal(number, self._receive_signal)
             except ValueError:      # only the main thread may handle signals
                 break
         return self
@@ -274,10 +275,10 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _stop(self, number, frame):
+    def _receive_signal(self, number, frame):
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = True
         outer = getattr(self._before[number], "__self__", None)
         if isinstance(outer, StopSignals):      # a sweep that trains in this process stops too
-            outer._stop(number, frame)
+            outer._receive_signal(number, frame)

@@ -14,7 +14,7 @@ DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (2, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 
 
-def figure(width, height, title, note=""):
+def make_figure(width, height, title, note=""):
     """Return a white Figure of width x height inches with a title and a note below."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import, and 30 MB, which
     from matplotlib.figure import Figure  # would disturb benchmarks
@@ -28,10 +28,10 @@ def figure(width, height, title, note=""):
     return figure
 
 
-def label_axes(axes, x, y, title="", grid="both"):
+def label_axes(axes, x_label, y_label, title="", grid="both"):
     """Set labels and a title, draw a light grid, and remove the frame."""
-    axes.set_xlabel(x, color=INK)
-    axes.set_ylabel(y, color=INK)
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
     if title:
         axes.set_title(title, color=INK, fontsize=11, loc="left", parse_math=False)
     if grid:
@@ -42,12 +42,12 @@ def label_axes(axes, x, y, title="", grid="both"):
     axes.tick_params(which="both", color="#999999", labelcolor=INK, labelsize=9)
 
 
-def escape(token):
+def escape_token(token):
     """Return a token as a plot shows it, for example ␣ for a space."""
     return "␣" if token == " " else token if token.isprintable() else repr(token)[1:-1]
 
 
-def save(figure, path):
+def save_figure(figure, path):
     """Write a Figure as a PNG file whose bytes depend on the figure alone."""
     write_atomically(path, lambda file: figure.savefig(
         file, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True}))

@@ -65,16 +65,16 @@ def format_table(columns):
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _format_cell(key, known, runs, best):
-    """Return mean ± deviation of `known`, the values that some of the `runs` runs have, as text."""
-    if not known:
+def _format_cell(key, known_values, run_count, best_mean):
+    """Return mean ± deviation of the values that some of `run_count` runs have, as text."""
+    if not known_values:
         return "-"
-    mean, text = statistics.fmean(known), _format_number(key, statistics.fmean(known))
-    if runs > 1:
-        text += f" ± {_format_number(key, statistics.pstdev(known))}"
-    if len(known) < runs:
-        text += f" ({len(known)} of {runs} runs)"
-    return f"**{text}**" if mean == best else text
+    mean, text = statistics.fmean(known_values), _format_number(key, statistics.fmean(known_values))
+    if run_count > 1:
+        text += f" ± {_format_number(key, statistics.pstdev(known_values))}"
+    if len(known_values) < run_count:
+        text += f" ({len(known_values)} of {run_count} runs)"
+    return f"**{text}**" if mean == best_mean else text
 
 
 def _format_number(key, value):

@@ -35,7 +35,7 @@ def sweep(configs, root, jobs=2, quiet=False):
     """
     if jobs < 1:
         raise InputError(f"jobs = {jobs}; it must be 1 or more")
-    folders = [folder_of(root, config).resolve() for config in configs]
+    folders = [get_run_folder(root, config).resolve() for config in configs]
     outcomes = {}
     with _StopWorkers() as stop:
         tasks = (joblib.delayed(_train_run)(config, folder, os.getpid())
@@ -61,11 +61,11 @@ def sweep(configs, root, jobs=2, quiet=False):
 class _StopWorkers(StopSignals):
     """StopSignals (npdl.train.run) that pass a signal on to the worker processes as SIGTERM."""
 
-    def _stop(self, number, frame):
+    def _receive_signal(self, number, frame):
         if not self.received:
             for process in multiprocessing.active_children():
                 process.terminate()
-        super()._stop(number, frame)
+        super()._receive_signal(number, frame)
 
 
 def _train_run(config, folder, parent_pid):
@@ -89,7 +89,7 @@ def _train_run(config, folder, parent_pid):
         return folder, "failed", reason(error)
 
 
-def folder_of(root, config):
+def get_run_folder(root, config):
     """Return the folder of a run: `root`/<hash of all settings except the backend>."""
     text = json.dumps({**config.to_json(), "backend": None}, sort_keys=True)
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -97,5 +97,5 @@ def folder_of(root, config):
 
 def load_sweep_metrics(root, config):
     """Return the records of the run of `config` in a sweep, or None if the run isn't finished."""
-    folder = folder_of(root, config)
+    folder = get_run_folder(root, config)
     return read_records(folder / "metrics.jsonl") if is_finished(folder, config) else None

@@ -19,7 +19,7 @@ from npdl.models.seq2seq import Seq2Seq
 from npdl.train.config import UserFunction
 from npdl.train.engine import Batch
 from npdl.train.initialise import initialise
-from npdl.train.pretrained import digest, load
+from npdl.train.pretrained import hash_model, load
 from npdl.train.pretrained.folder import open_model
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
@@ -38,32 +38,32 @@ class Task:
 
     padding_id = None
 
-    def prepare(self):
+    def load_data(self):
         """Read the data that training needs. Raise InputError if it can't be read."""
 
     def measure(self, engine):
         """Return {"train_loss": number, "train_accuracy": number, ..}, measured by an engine."""
         record = {}
         for name, batch in self.evaluation.items():
-            loss, count = engine.measure(batch)
-            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
-            record[f"{name}_accuracy"] = self.accuracy(count, batch.counted)
-            record |= self.details(name, loss, count)
+            losses, correct_counts = engine.measure(batch)
+            record[f"{name}_loss"] = float(losses.mean(dtype=np.float64))
+            record[f"{name}_accuracy"] = self.accuracy(correct_counts, batch.counted)
+            record |= self.measure_details(name, losses, correct_counts)
         return record
 
-    def details(self, name, loss, count):
-        """Return more measures of the set `name` ("train" or "validation"), as {name: number}.
+    def measure_details(self, split, losses, correct_counts):
+        """Return more measures of a `split` ("train" or "validation"), as {name: number}.
 
-        `loss` (B,) and `count` (B,) are the results of engine.measure for this set.
+        `losses` (B,) and `correct_counts` (B,) are the results of engine.measure for this set.
         """
         return {}
 
-    def accuracy(self, count, counted):
+    def accuracy(self, correct_counts, counted):
         """Return the fraction of sequences in which every unmasked token is correct.
 
-        `counted` (B, S) is the loss mask, and `count` (B,) the number of correct unmasked tokens.
+        `counted` (B, S) is the loss mask. `correct_counts` (B,) counts the correct unmasked tokens.
         """
-        return float((count == counted.sum(1)).mean(dtype=np.float64))
+        return float((correct_counts == counted.sum(1)).mean(dtype=np.float64))
 
 
 class ArithmeticTask(Task):
@@ -81,28 +81,29 @@ class ArithmeticTask(Task):
         # prefix once for each of its threads.
         self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
                       for name, examples in sets.items() if len(examples)}
-        self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
+        self.evaluation = {name: _make_batch(examples) for name, examples in self._sets.items()}
 
     def batch(self, step):
         """Return the Batch of update `step`. A batch of the whole set is always the same."""
         train, size = self._sets["train"], self.config.batch
         if size >= len(train):
             return self.evaluation["train"]
-        return _batch(train.take(np.sort(batch_indices(len(train), size, step, self.config.seed))))
+        indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
+        return _make_batch(train.take(indices))
 
-    def details(self, name, loss, count):
+    def measure_details(self, split, losses, correct_counts):
         """Return loss and accuracy for each number of operands, if config.orders has several."""
         orders, record = self.config.orders, {}
-        right = count == self.evaluation[name].counted.sum(1)       # the whole answer
+        right = correct_counts == self.evaluation[split].counted.sum(1)      # the whole answer
         for order in orders if len(orders) > 1 else ():
-            chosen = self._sets[name].orders == order
+            chosen = self._sets[split].orders == order
             if chosen.any():
-                record[f"{name}_loss_order{order}"] = float(loss[chosen].mean(dtype=np.float64))
-                record[f"{name}_accuracy_order{order}"] = float(right[chosen].mean())
+                record[f"{split}_loss_order{order}"] = float(losses[chosen].mean(dtype=np.float64))
+                record[f"{split}_accuracy_order{order}"] = float(right[chosen].mean())
         return record
 
 
-def _batch(examples):
+def _make_batch(examples):
     return Batch(examples.inputs, examples.targets, examples.answer_mask)
 
 
@@ -124,9 +125,9 @@ class DatesTask(Task):
         self.max_len = LONGEST
 
     def batch(self, step):
-        return self._batch("train", self.config.batch, self.config.seed, step, BATCHES)
+        return self._draw_batch("train", self.config.batch, self.config.seed, step, BATCHES)
 
-    def _batch(self, part, count, *key):
+    def _draw_batch(self, part, count, *key):
         source, real, target = self.data.encode_pairs(*self.data.draw(part, count, *key))
         # All batches have one shape, so that one recording serves them.
         source = np.pad(source, ((0, 0), (0, LONGEST - source.shape[1])))
@@ -137,7 +138,7 @@ class DatesTask(Task):
 
     @cached_property
     def evaluation(self):
-        return {name: self._batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
+        return {name: self._draw_batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
                 for place, name in enumerate(self.data.parts)}
 
 
@@ -170,15 +171,15 @@ class TextTask(Task):
                              "SHA-256); restore it, or start a new run with another --out")
         return split_text(self.vocabulary.encode(text), config.r_train, config.block, self.units)
 
-    def prepare(self):
+    def load_data(self):
         self.parts  # noqa: B018  (reads the text, or raises)
 
     def batch(self, step):
         config = self.config
-        return self._batch(*draw_windows(self.parts["train"], config.block, config.batch,
-                                         config.seed, step, BATCHES))
+        return self._make_batch(*draw_windows(self.parts["train"], config.block, config.batch,
+                                              config.seed, step, BATCHES))
 
-    def _batch(self, inputs, targets):
+    def _make_batch(self, inputs, targets):
         tokens = min(CHUNK_TOKENS, CHUNK_SCORES // self.vocab_size)
         chunk = max(1, tokens // self.config.block)
         return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=chunk)
@@ -187,13 +188,13 @@ class TextTask(Task):
     def evaluation(self):
         config = self.config
         count = config.eval_batches * config.batch
-        return {name: self._batch(*draw_windows(ids, config.block, count, config.seed, place,
-                                           EVALUATION))
+        return {name: self._make_batch(*draw_windows(ids, config.block, count, config.seed, place,
+                                                       EVALUATION))
                 for place, (name, ids) in enumerate(self.parts.items())}
 
-    def accuracy(self, count, counted):
+    def accuracy(self, correct_counts, counted):
         """Return the fraction of positions at which the correct token is the most probable one."""
-        return float(count.sum() / counted.sum())
+        return float(correct_counts.sum() / counted.sum())
 
 
 class PretrainedTask(TextTask):
@@ -218,7 +219,7 @@ class PretrainedTask(TextTask):
         if config.block > longest:
             raise InputError(f"--window {config.block} is longer than the model's context of "
                              f"{longest} tokens; choose at most {longest}")
-        if digest(config.pretrained) != config.pretrained_sha256:
+        if hash_model(config.pretrained) != config.pretrained_sha256:
             raise InputError(f"--pretrained {config.pretrained} is not the model that the run "
                              "began with (another SHA-256); give the path of that model with "
                              "--pretrained")
@@ -228,7 +229,7 @@ class PretrainedTask(TextTask):
         return self.pretrained.tokenizer
 
 
-def resolve_config(config):
+def complete_config(config):
     """Return the Config, completed by the SHA-256 and the characters of its text.
 
     For a real model, it gets the SHA-256 of the model instead of the characters. A run saves these
@@ -241,7 +242,7 @@ def resolve_config(config):
     text, sha256 = read_text(config.text)
     if config.pretrained is not None:
         return dataclasses.replace(config, sha256=sha256,
-                                   pretrained_sha256=digest(config.pretrained))
+                                   pretrained_sha256=hash_model(config.pretrained))
     characters = config.characters
     vocabulary = Characters.from_text(text) if characters is None else Characters(characters)
     split_text(vocabulary.encode(text), config.r_train, config.block)
@@ -249,7 +250,7 @@ def resolve_config(config):
 
 
 def make_task(config):
-    """Return the Task of a Config, which `resolve_config` has completed."""
+    """Return the Task of a Config, which `complete_config` has completed."""
     if config.task is not None:
         return config.task(config)
     if config.translates:

@@ -27,11 +27,12 @@ def collect_versions():
     the same settings are bitwise identical if all of these are equal.
     """
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    values = {"npdl": npdl.__version__, "engine": engine_digest(), "numpy": np.__version__,
-              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": name_blas_kernels(),
-              "compiler": describe_compiler(), "processor": processor_name()}
+    values = {"npdl": npdl.__version__, "engine": compute_engine_digest(), "numpy": np.__version__,
+              "blas": f"{blas.get('name')} {blas.get('version')}",
+              "kernels": get_blas_architecture(), "compiler": describe_compiler(),
+              "processor": get_processor_name()}
     if not is_host():
-        values |= {"cupy": xp.__version__, "card": gpu_name(),
+        values |= {"cupy": xp.__version__, "card": get_gpu_name(),
                    "products": "TF32" if is_tf32() else "float32"}
     return values
 
@@ -39,18 +40,18 @@ def collect_versions():
 def describe_compiler():
     """Return the first line of the version text of the C compiler, or "none"."""
     try:
-        return next(iter(c_build.compiler_version(c_build.find_compiler()).splitlines()), "unknown")
+        return c_build.get_compiler_version(c_build.find_compiler()).split("\n")[0] or "unknown"
     except c_build.CompilerError:
         return "none"
 
 
-def gpu_name():
+def get_gpu_name():
     """Return the name of the first GPU that CUDA shows."""
     return xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
 
 @functools.cache
-def engine_digest():
+def compute_engine_digest():
     """Return 12 hexadecimal digits of the SHA-256 of the files that compute a step (ENGINE)."""
     total = hashlib.sha256()
     for name in ENGINE:
@@ -62,7 +63,7 @@ def engine_digest():
 
 
 @functools.cache
-def processor_name():
+def get_processor_name():
     """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -73,7 +74,7 @@ def processor_name():
 
 
 @functools.cache
-def name_blas_kernels():
+def get_blas_architecture():
     """Return the processor type for which BLAS chose its kernels, which decide rounding."""
     types = {info.get("architecture") for info in threadpool_info()
              if info.get("user_api") == "blas"}

@@ -33,11 +33,9 @@ def test_pandas_reads_what_a_run_recorded(tmp_path):
     """As docs/own.md says it."""
     pandas = pytest.importorskip("pandas")
     config = Config(p=7, layers=1, width=16, steps=20, eval_first=0, eval_every=5, engine="plain")
-    train(config, tmp_path / "run", quiet=True,
-          metrics={"twice": lambda trainer: 2 * trainer.step})
-    table = pandas.read_json(tmp_path / "run" / "metrics.jsonl", lines=True,
-                             precise_float=True)
-    records = read_records(tmp_path / "run" / "metrics.jsonl")
+    train(config, tmp_path / "run", quiet=True, metrics={"twice": lambda trainer: 2 * trainer.step})
+    path = tmp_path / "run" / "metrics.jsonl"
+    table, records = pandas.read_json(path, lines=True, precise_float=True), read_records(path)
     assert len(table) == 4 and (table.twice == 2 * table.step).all()
     for row, record in zip(table.to_dict("records"), records, strict=True):
         assert {name: row[name] for name in record} == record

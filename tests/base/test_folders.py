@@ -1,4 +1,4 @@
-"""new_folder and write_atomically: a folder or a file appears as a whole, or not at all."""
+"""Folders and files that are created atomically appear as a whole, or not at all."""
 
 import os
 import signal
@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from npdl.cli.folders import clean_stale, new_folder
+from npdl.cli.folders import create_folder_atomically, remove_stale_files
 from npdl.cli.process import has_ended
 from npdl.files import write_atomically
 
 
 def filled(path, text):
-    with new_folder(path) as made:
+    with create_folder_atomically(path) as made:
         (made / "deep").mkdir()
         (made / "deep" / "page").write_text(text)
 
@@ -46,7 +46,7 @@ def test_content_is_synced_before_the_rename_and_the_folder_after_it(tmp_path, m
 
 def test_a_folder_is_made_as_a_whole_or_not_at_all(tmp_path):
     site = tmp_path / "site"
-    with pytest.raises(KeyError), new_folder(site) as made:
+    with pytest.raises(KeyError), create_folder_atomically(site) as made:
         (made / "half").write_text("")
         raise KeyError
     assert os.listdir(tmp_path) == []
@@ -56,28 +56,17 @@ def test_a_folder_is_made_as_a_whole_or_not_at_all(tmp_path):
     assert page(site) == "one" and os.listdir(tmp_path) == ["site"]
 
 
-@pytest.mark.parametrize("is_renamed", [False, True])
-def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path, is_renamed):
-    site, rename = tmp_path / "site", os.rename
+def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path):
+    site = tmp_path / "site"
     site.mkdir()
-
-    def killed(*paths):
-        if is_renamed:
-            rename(*paths)
-        os.kill(os.getpid(), signal.SIGKILL)
-
     pid = os.fork()
     if pid == 0:
-        os.rename = killed
+        os.rename = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
         filled(site, "one")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    if is_renamed:
-        assert page(site) == "one"
-    else:
-        filled(site, "two")
-        assert page(site) == "two"
-    assert os.listdir(tmp_path) == ["site"]
+    filled(site, "two")
+    assert page(site) == "two" and os.listdir(tmp_path) == ["site"]
 
 
 def test_clean_stale_removes_only_temporaries_of_dead_processes(tmp_path):
@@ -87,7 +76,7 @@ def test_clean_stale_removes_only_temporaries_of_dead_processes(tmp_path):
     others = ["a.npz", f"a.npz.{ran.pid}.tmp", ".a.npz.tmp", ".a.npz.x1.tmp", ".a.npz.0.tmp"]
     for name in (dead, alive, *others):
         (tmp_path / name).write_text("")
-    assert clean_stale(tmp_path) == [dead]
+    assert remove_stale_files(tmp_path) == [dead]
     assert {entry.name for entry in tmp_path.iterdir()} == {alive, *others}
     assert not has_ended(1)
     ran.wait()

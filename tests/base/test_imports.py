@@ -33,8 +33,7 @@ def imported(path):
             found |= {package_of(node.module), *(package_of(f"{node.module}.{alias.name}")
                                                  for alias in node.names)}
             if node.module == "npdl":               # what the package's names are looked up in
-                found |= {package_of(npdl._MODULES.get(alias.name, "npdl"))
-                          for alias in node.names}
+                found |= {package_of(npdl._MODULES.get(alias.name, "npdl")) for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {package_of(alias.name) for alias in node.names}
     return found

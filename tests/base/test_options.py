@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl import optim
+from npdl import RNN, Autoencoder, Bidirectional, BiRNN, Embedding, Linear, optim
 from npdl.adapt import add_lora
 from npdl.adapt.quantize import quantize
 from npdl.data import ModularArithmetic, batch_indices
@@ -15,12 +15,7 @@ from npdl.data.text import Characters
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy, sample
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
-from npdl.layers.bidirectional import Bidirectional
-from npdl.layers.embedding import POSITIONS, Embedding
-from npdl.layers.linear import Linear
-from npdl.layers.recurrent import RNN
-from npdl.models.autoencoder import Autoencoder
-from npdl.models.birnn import BiRNN
+from npdl.layers.embedding import POSITIONS
 from npdl.schedule import SCHEDULES, schedule
 from tests.layers.cases import is_composed
 from tests.tools import slow
@@ -67,12 +62,10 @@ RIGHT = {                                       # what an option may be, by its 
     "score": one_of("dot", "scaled-dot", "additive"),
     "query": one_of("preliminary", "previous"), "reduction": one_of("mean", "sum", "none"),
     "average": one_of("sample", "token"), "dropout": between(0, 1), "rate": between(0, 1),
-    "attention_dropout": between(0, 1),
-    "smoothing": lambda v: is_real(v) and 0 <= v <= 1, "eps": above_0,
-    "rope_theta": above_0, "d": lambda v: is_count(v) and v % 2 == 0,
+    "attention_dropout": between(0, 1), "smoothing": lambda v: is_real(v) and 0 <= v <= 1,
+    "eps": above_0, "rope_theta": above_0, "d": lambda v: is_count(v) and v % 2 == 0,
     "d_head": lambda v: v is None or is_count(v) and v % 2 == 0,
-    "momentum": lambda v: is_real(v) and 0 < v <= 1,
-    "bits": lambda v: is_count(v) and 2 <= v <= 16,
+    "momentum": lambda v: is_real(v) and 0 < v <= 1, "bits": lambda v: is_count(v) and 2 <= v <= 16,
     "block": lambda v: v is None or is_count(v), "alpha": lambda v: v is None or above_0(v),
     "factor": finite, "scale": finite,
     "rng": lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
@@ -112,17 +105,16 @@ def make(cls, name, value):
 
 
 def is_right(cls, name, value):
-    default = inspect.signature(cls.__init__).parameters[name].default
-    if value is None and default is None:
+    options = inspect.signature(cls.__init__).parameters
+    if value is None and options[name].default is None:
         return True
     if not RIGHT[name](value):
         return False
     if name == "channels" and cls.__name__ == "GroupNorm":
         return value % 2 == 0
-    others = inspect.signature(cls.__init__).parameters
-    if "d_head" in others and name in ("d_model", "num_heads"):     # rotary positions turn pairs
+    if "d_head" in options and name in ("d_model", "num_heads"):     # rotary positions turn pairs
         return value % 4 == 0 if name == "d_model" else 4 % (2 * value) == 0
-    if name == "d_model" and "num_heads" in others:
+    if name == "d_model" and "num_heads" in options:
         return value % 2 == 0
     return FITS.get(name, lambda v: True)(value)
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
@@ -18,7 +16,7 @@ def site(tmp_path_factory):
     if "NPDL_SITE" in os.environ:
         return Path(os.environ["NPDL_SITE"])
     out = tmp_path_factory.mktemp("book") / "site"
-    done = subprocess.run([sys.executable, "-m", "docs.book", "--out", str(out)], cwd=ROOT,
-                          capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "docs.book", "--out", str(out)], text=True,
+                          capture_output=True, cwd=Path(__file__).resolve().parents[2])
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stdout + done.stderr
     return out

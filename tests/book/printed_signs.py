@@ -29,7 +29,7 @@ TRUE = {        # (label, kind, the changed part or None for any): why the chang
     ("gru-13", "index", r"|h[_t -> _{t-1}]| \le \max"): "a maximum bounds what it is of",
     ("research-5", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
     (f"19: {STABLE}", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
-    ("llama-2", "transpose", r" = R_0 = I[ -> ^\top]"): "the identity is its own",
+    ("llama-2", "transpose", r"p = R_0 = [I -> I^\top]"): "the identity is its own",
     ("3: p = \\mathrm{ReLU}(h)", "letter", None): "p is 0 or positive: ReLU leaves it",
     ("10: E[q_i^2] E[k_i^2] - \\mu_i^4 = (\\sigma^2 + \\mu_i^2)^2 - \\mu_i^4", "letter",
      r"[q_i^2] E[[k -> q]_i^2] - \m"): "both have the same means",
@@ -44,29 +44,19 @@ TRUE = {        # (label, kind, the changed part or None for any): why the chang
 }
 
 
-def find_outer(pattern, tex):
-    """Yield the matches of a pattern that are outside of all brackets."""
-    for found in re.finditer(pattern, tex):
-        before = tex[:found.start()]
-        if sum(map(before.count, "{([")) == sum(map(before.count, "})]")):
-            yield found
+def is_outer(match):
+    """Return True if a match is outside of all brackets."""
+    before = match.string[:match.start()]
+    return sum(map(before.count, "{([")) == sum(map(before.count, "})]"))
 
 
-def change_signs(tex):
-    """Exchange + and -, and insert a - after a relation =."""
-    for found in re.finditer("[+-]", tex):
-        yield *found.span(), "+-"[found[0] == "+"]
-    for found in find_outer(r"=(?!\s*(0\b|\\\w+e\b))", tex):
-        yield found.end(), found.end(), " -"
-
-
-def change_transposes(tex):
-    """Remove one, and insert one after a letter or its index, unless it equals 0 or 1."""
-    for found in re.finditer(r"\^\\top", tex):
-        yield *found.span(), ""
-    script = r"(_[A-Za-z](?![A-Za-z])|_\{[^{}]*\})?(?![\w'_^(.}])(?! = [01](?![.\d]))"
-    for found in find_outer(LETTER + script, tex):
-        yield found.end(), found.end(), r"^\top"
+def replace(pattern, new, condition=lambda match: True):
+    """Return a function that replaces the matches of a pattern by each text in new(match)."""
+    def change(tex):
+        for found in filter(condition, re.finditer(pattern, tex)):
+            for text in new(found):
+                yield *found.span(), text
+    return change
 
 
 def change_indices(tex):
@@ -85,46 +75,36 @@ def change_indices(tex):
                     yield *found.span(), f"_{{{other}{inside[1:]}}}"
 
 
-def change_factors(tex):
-    """Insert a factor 2 after a relation."""
-    for found in find_outer(r"(=|\\[lg]e(?![a-z]))(?!\s*(-|0\b))", tex):
-        yield found.end(), found.end(), r" 2\,"
-
-
 def change_letters(tex):
     """Replace a letter by the next one in the equation's sorted letters."""
-    alone = list(re.finditer(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])", tex))
-    there = sorted({found[0] for found in alone})
-    for found in alone if len(there) > 1 else ():
-        yield *found.span(), there[(there.index(found[0]) + 1) % len(there)]
-
-
-def replace(pattern, new):
-    """Return a function that replaces the matches of a pattern by each text in new(match)."""
-    def change(tex):
-        for found in re.finditer(pattern, tex):
-            for text in new(found):
-                yield *found.span(), text
-    return change
+    alone = r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])"
+    letters = sorted(set(re.findall(alone, tex)))
+    following = dict(zip(letters, letters[1:] + letters[:1], strict=True))
+    return replace(alone, lambda found: [following[found[0]]] * (len(letters) > 1))(tex)
 
 
 OTHER = {r"\le": r"\ge", "<": ">", "log": "exp", "max": "min", "sin": "cos", "tanh": "sigma",
          "sum": "prod"}
 OTHER |= {new: old for old, new in OTHER.items()}
 BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+SCRIPT = r"(_[A-Za-z](?![A-Za-z])|_\{[^{}]*\})?(?![\w'_^(.}])(?! = [01](?![.\d]))"
 KINDS = {
-    "sign": change_signs, "transpose": change_transposes, "index": change_indices,
-    "relation": replace(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]]),
-    "factor": change_factors,
-    "function": replace(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
-                        lambda found: [OTHER[found[0]]]),
-    "fraction": replace(rf"\\frac{BRACES}{BRACES}",
-                        lambda found: [rf"\frac{{{found[2]}}}{{{found[1]}}}"]),
-    "product": replace(r"\\odot", lambda found: [r"\,", "+"]),
-    "number": replace(r"\d+(?!\.|\d)", lambda found: [str(int(found[0]) + 1).zfill(len(found[0]))]),
-    "letter": change_letters}
-
-
+    "sign": [replace("[+-]", lambda found: "+-"[found[0] == "+"]),      # and - after a relation =
+             replace(r"(?<==)(?!\s*(0\b|\\\w+e\b))", lambda found: [" -"], is_outer)],
+    "transpose": [replace(r"\^\\top", lambda found: [""]),     # or inserted, but not in x = 0 or 1
+                  replace(LETTER + SCRIPT, lambda found: [found[0] + r"^\top"], is_outer)],
+    "index": [change_indices],
+    "relation": [replace(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]])],
+    "factor": [replace(r"((?<==)|(?<=\\[lg]e)(?![a-z]))(?!\s*(-|0\b))", lambda found: [r" 2\,"],
+                       is_outer)],
+    "function": [replace(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
+                         lambda found: [OTHER[found[0]]])],
+    "fraction": [replace(rf"\\frac{BRACES}{BRACES}",
+                         lambda found: [rf"\frac{{{found[2]}}}{{{found[1]}}}"])],
+    "product": [replace(r"\\odot", lambda found: [r"\,", "+"])],
+    "number": [replace(r"\d+(?!\.|\d)",
+                       lambda found: [str(int(found[0]) + 1).zfill(len(found[0]))])],
+    "letter": [change_letters]}
 TRIVIAL = re.compile(r"(?<![\w'}])(\S+) (?:=|<|>|\\le) \1(?![\w'_^({])")      # such as t > t
 
 
@@ -135,7 +115,8 @@ def list_changes(tex):
     """
     found = [(kind, f"{tex[max(0, start - 10): start]}[{tex[start:end]} -> {new}]"
                     f"{tex[end: end + 10]}".replace("\n", " "), tex[:start] + new + tex[end:])
-             for kind in KINDS for start, end, new in dict.fromkeys(KINDS[kind](tex))]
+             for kind, changes in KINDS.items() for change in changes
+             for start, end, new in dict.fromkeys(change(tex))]
     return [change for change in found if not TRIVIAL.search(change[2])]
 
 

@@ -26,7 +26,6 @@ from tests.book import printed_signs
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.list_chapters()
-NAMES = [path.stem for path in PATHS]
 SECTIONS = ["What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
             "Summary", "Backward, line by line", "Gradient check", "What goes wrong here",
             "Exercises", "Write it yourself", "Elsewhere"]
@@ -51,7 +50,7 @@ def test_equations_are_numbered_and_each_is_cited():
     assert set(known) <= set(" ".join(cited).split())
 
 
-@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_chapter_has_its_form(path):
     text = path.read_text(encoding="utf-8")
     assert re.findall("^## (.*)$", text, re.M) == SECTIONS
@@ -63,9 +62,9 @@ def test_a_chapter_has_its_form(path):
         assert "<details><summary>Solution" in grades[grade]
 
 
-@pytest.mark.parametrize("path", [       # the slowest is tried when the book is built
-    pytest.param(path, marks=pytest.mark.slow) if "research" in path.stem else path
-    for path in PATHS], ids=NAMES)
+@pytest.mark.parametrize("path", [       # the slowest are tried when the book is built
+    path for path in PATHS if path.stem[3:] not in ("block", "gpt", "llama", "research")],
+    ids=lambda path: path.stem)
 def test_equations_hold_and_directives_are_rendered(path):
     page = Page(read_chapter(path))
     assert page.chapter.title and page.closes.keys() == page.chapter.formulas.keys()
@@ -74,7 +73,7 @@ def test_equations_hold_and_directives_are_rendered(path):
         assert getattr(page, part.name)(part)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_the_code_of_a_solution_runs(path, capsys):
     for block in re.finditer("^( *)```python\n(.*?)^\\1```", path.read_text("utf-8"), re.M | re.S):
         exec(textwrap.dedent(block[2]), {})
@@ -97,10 +96,9 @@ def test_a_listing_has_the_syntax_tree_of_its_source(target):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_change_of_a_printed_equation_is_noticed(capsys):
-    """Try three chapters; `python -m tests.book.printed_signs` tries all."""
-    assert printed_signs.main(["--only", "1", "3", "6"]) == 0
-    tried, equations, noticed, true, lost = map(int, re.findall(
-        r"\d+", capsys.readouterr().out))
+    """Try two chapters; `python -m tests.book.printed_signs` tries all."""
+    assert printed_signs.main(["--only", "1", "3"]) == 0
+    tried, equations, noticed, true, lost = map(int, re.findall(r"\d+", capsys.readouterr().out))
     assert tried == noticed + true > 600 and equations > 40 and true < 10 and lost == 0
 
 
@@ -113,13 +111,10 @@ def test_the_pages_by_hand_claim_no_formula():
 
 def apart(kept, made, name=""):
     """Return a list of differences between two records that are larger than rounding and drift."""
-    if isinstance(kept, dict):
-        assert kept.keys() == made.keys(), name
-        return [one for key in kept for one in apart(kept[key], made[key], f"{name}.{key}")]
-    if isinstance(kept, list):
+    if isinstance(kept, (dict, list)):
         assert len(kept) == len(made), name
-        return [one for n, pair in enumerate(zip(kept, made, strict=True))
-                for one in apart(*pair, f"{name}[{n}]")]
+        keys = kept if isinstance(kept, dict) else range(len(kept))
+        return [one for key in keys for one in apart(kept[key], made[key], f"{name}[{key!r}]")]
     if isinstance(kept, float):
         return [] if abs(kept - made) <= 0.02 + 0.01 * abs(kept) else [(name, kept, made)]
     return [] if kept == made else [(name, kept, made)]

@@ -12,8 +12,6 @@ from docs.book.trained import descend
 from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
 from tests.tools import chromium
 
-STATIC = DRAWINGS.parent / "static"
-
 
 def gate(known, forget, take, show):
     """Run an LSTM cell of one unit with these values of the gates before their sigmoids."""
@@ -73,22 +71,17 @@ def test_the_picture_shows_at_first_what_npdl_computes(name):
         np.testing.assert_allclose(at, [175, 125] + np.array(found[key]) * [75, -130], atol=0.051)
 
 
-def page_of(text, folder):
-    path = folder / "picture.html"
-    path.write_text(f"<!doctype html><body><figure>{text}</figure>".replace(
-        '<script src="../_static/moving.js">', f"<script>{(STATIC / 'moving.js').read_text()}"),
-        encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.find() is None, reason="no browser")
 @pytest.mark.parametrize("name", MOVED)
 def test_the_page_computes_what_npdl_computes(name, tmp_path):
-    figure = "document.querySelector('figure')"
+    figure, path = "document.querySelector('figure')", tmp_path / "picture.html"
+    script = (DRAWINGS.parent / "static" / "moving.js").read_text(encoding="utf-8")
     text, known, sliders = read(name)
     with chromium.open_browser() as page:
-        page.open(page_of(text, tmp_path), f"{figure} && {figure}.found")
+        path.write_text(f"<!doctype html><body><figure>{text}</figure>".replace(
+            '<script src="../_static/moving.js">', f"<script>{script}"), encoding="utf-8")
+        page.open(path.as_uri(), f"{figure} && {figure}.found")
         for given in itertools.product(*(sorted(set(slider)) for slider in sliders)):
             page.value(f"{list(given)}.forEach((v, n) => {{"
                        f"const slider = {figure}.querySelectorAll('input')[n];"

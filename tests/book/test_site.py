@@ -44,8 +44,7 @@ def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
     pages = html(site)
     ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
     for name, text in pages.items():
-        for tag, target in re.findall(
-                r'<(\w+)\b[^>]*?\b(?:href|src)="([^"]+)"', text):
+        for tag, target in re.findall(r'<(\w+)\b[^>]*?\b(?:href|src)="([^"]+)"', text):
             url = urlsplit(target.replace("&amp;", "&"))
             if url.scheme or url.netloc:                # a link one may follow; nothing is loaded
                 assert tag == "a" or url.scheme == "data", f"{name} loads {target[:80]}"

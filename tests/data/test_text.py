@@ -7,7 +7,7 @@ from npdl.data.text import Characters, draw_windows, split_text
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.train.metrics import read_records
-from npdl.train.recipes import new_config
+from npdl.train.recipes import make_recipe_config
 from npdl.train.run import load_run, train
 from tests.tools import commands
 from tests.tools.trained import assert_same_runs, make_trained, resume_from
@@ -25,7 +25,7 @@ def text_path(tmp_path):
 
 
 def small_config(text_path, model="gpt", **settings):
-    return new_config(model, {"text": str(text_path), **SMALL, **settings})
+    return make_recipe_config(model, {"text": str(text_path), **SMALL, **settings})
 
 
 def test_characters_are_sorted_and_survive_a_round_trip():

@@ -6,7 +6,7 @@ from npdl.engine import c_build, step
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_home(tmp_path_factory):
+def use_temporary_cache(tmp_path_factory):
     """Keep what the tests compile out of the user's cache directory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
@@ -14,12 +14,12 @@ def cache_home(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def messages():
+def reset_printed_notes():
     """A message is printed once in a process; here, once in a test."""
-    step.print_note.cache_clear()
+    step.print_note_once.cache_clear()
 
 
 @pytest.fixture
-def quick_compiler(monkeypatch):
+def unoptimized_compiler(monkeypatch):
     """Compile the same code without optimization: a third of the time."""
     monkeypatch.setattr(c_build, "FLAGS", ["-O0" if f == "-O3" else f for f in c_build.FLAGS])

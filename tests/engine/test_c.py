@@ -36,14 +36,14 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 5e-324, 1e-310, 1e
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_functions_are_at_most_2_ulp_off(name, dtype, compiler, monkeypatch):
+def test_c_functions_are_at_most_2_ulp_off(name, dtype, compiler, monkeypatch):
     monkeypatch.setenv("CC", compiler)
     kinds = {np.float32: ("f", "float", ctypes.c_float),
              np.float64: ("d", "double", ctypes.c_double)}
     s, T, c_type = kinds[dtype]
     loops = "".join(LOOP.format(name=n, s=each, T=t) for n in EXACT
                     for each, t, _ in kinds.values())
-    library = c_build.load_library(HEAD + c_math.write_functions() + loops)
+    library = c_build.compile_and_load(HEAD + c_math.write_math_functions() + loops)
     rng = np.random.default_rng(0)
     with np.errstate(all="ignore"):
         x = np.concatenate([np.array(SPECIAL).astype(dtype), *(
@@ -62,14 +62,14 @@ def test_functions_are_at_most_2_ulp_off(name, dtype, compiler, monkeypatch):
     assert off.max() <= 2
 
 
-def small_step(target, threads=1):
+def train_small_model(target, threads=1):
     model = npdl.LSTMLM(5, 4, 1, 4, rng=0)
     step = compile_step(model, SequenceLoss(), npdl.AdamW(model), target=target, threads=threads)
     ids = np.random.default_rng(0).integers(0, 5, (2, 3))
     return [float(step(ids, ids, np.ones(ids.shape, bool))) for _ in range(3)]
 
 
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
     model, rng = npdl.Linear(200, 200, rng=0), np.random.default_rng(0)
     step = compile_step(model, SquaredError(), npdl.AdamW(model), target="c")
@@ -78,7 +78,7 @@ def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
     assert lowered._scratch.nbytes < model.W.data.nbytes     # AdamW's temporaries are variables
 
 
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 def test_sums_by_index_and_small_products_are_c_functions():
     def function(rows, index, a, b):
         sums = sum_by_index(rows, index, 4), sum_by_index(rows[0], index[:, 1], 4)
@@ -94,25 +94,25 @@ def test_sums_by_index_and_small_products_are_c_functions():
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch, quick_compiler):
+def cache_folder(tmp_path, monkeypatch, unoptimized_compiler):
     """The folder of compiled steps, which does not exist yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "npdl" / "steps"
 
 
-def test_a_step_is_compiled_once(cache, monkeypatch):
-    first, lines = small_step("c"), []
-    (library,) = cache.iterdir()
-    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+def test_a_step_is_compiled_once(cache_folder, monkeypatch):
+    first, lines = train_small_model("c"), []
+    (library,) = cache_folder.iterdir()
+    assert stat.S_IMODE(cache_folder.stat().st_mode) == 0o700
     monkeypatch.setattr(c_build, "_compile", lambda *args: lines.append(args))
-    assert small_step("c") == first and not lines and library.exists()
+    assert train_small_model("c") == first and not lines and library.exists()
 
 
 BROKEN = {
     "a folder that others may write": lambda cache, patch: (
         cache.mkdir(parents=True), cache.chmod(0o777)),
     "a library of another user": lambda cache, patch: (
-        small_step("c"), patch.setattr(os, "getuid", lambda: os.stat(cache).st_uid + 1)),
+        train_small_model("c"), patch.setattr(os, "getuid", lambda: os.stat(cache).st_uid + 1)),
     "no compiler": lambda cache, patch: patch.setenv("CC", "no-such-compiler"),
     "a compiler that fails": lambda cache, patch: patch.setattr(
         c_build, "FLAGS", ["--no-such-option"]),
@@ -124,24 +124,25 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", slow.mark_except(list(BROKEN)[:3], BROKEN))
-def test_without_a_safe_library_the_step_runs_with_numpy(broken, cache, monkeypatch, capsys):
-    BROKEN[broken](cache, monkeypatch)
-    np.testing.assert_allclose(small_step("auto", threads=2), small_step("numpy"), rtol=1e-5)
+def test_step_runs_with_numpy_without_a_safe_library(broken, cache_folder, monkeypatch, capsys):
+    BROKEN[broken](cache_folder, monkeypatch)
+    losses = train_small_model("auto", threads=2)
+    np.testing.assert_allclose(losses, train_small_model("numpy"), rtol=1e-5)
     (line,) = capsys.readouterr().err.splitlines()
     assert "NumPy" in line
     with pytest.raises(CompilerError):
         RecordedStep(lambda x: (x + x) * 2, (), "c")(np.ones(300))
 
 
-def test_unknown_target():
+def test_unknown_target_raises():
     with pytest.raises(InputError, match="choose one of: auto, c, numpy"):
-        small_step("fortran")
+        train_small_model("fortran")
 
 
 @pytest.mark.slow
-def test_two_processes_may_compile_the_same_step(cache):
-    code = ("from tests.engine.test_c import c_build, small_step\n"
-            "c_build.FLAGS[0] = '-O0'\nprint(small_step('c'))")
+def test_two_processes_may_compile_the_same_step(cache_folder):
+    code = ("from tests.engine.test_c import c_build, train_small_model\n"
+            "c_build.FLAGS[0] = '-O0'\nprint(train_small_model('c'))")
     runs = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
             for _ in range(2)]
     first, second = (run.communicate(timeout=300)[0] for run in runs)

@@ -17,19 +17,19 @@ FEW = 2                     # examples of a layer that are compared by default
 QUICK_IN_C = ("Embedding", "LSTMCell", "LayerNorm", "ScaledDotAttention")
 needs_compiler = pytest.mark.skipif(
     not any(map(c_build.shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+pytestmark = pytest.mark.usefixtures("unoptimized_compiler")
 TARGETS = ["numpy", pytest.param("c", marks=needs_compiler)]
 
 
-def redrawn(nest, rng):
+def redraw_arrays(nested, rng):
     """Other numbers in every float array, and every other array shuffled."""
-    def change(leaf):
+    def redraw_leaf(leaf):
         if not isinstance(leaf, np.ndarray):
             return leaf
         if leaf.dtype.kind == "f":
             return rng.standard_normal(leaf.shape).astype(leaf.dtype)
         return rng.permutation(leaf.reshape(-1)).reshape(leaf.shape)
-    return map_leaves(nest, change)
+    return map_leaves(nested, redraw_leaf)
 
 
 def forward_and_backward(layers, inputs, options, douts):
@@ -41,7 +41,7 @@ def forward_and_backward(layers, inputs, options, douts):
     return tuple(found)
 
 
-def arrays_of(layers, answers):
+def collect_arrays(layers, answers):
     """Every output and gradient, and the parameters that a forward changes."""
     for layer, (outputs, dx) in zip(layers, answers, strict=True):
         yield from (array for _, array in leaves(outputs, "y"))
@@ -58,7 +58,7 @@ def assert_close(found, wanted, tolerance):
         np.testing.assert_allclose(a, b, atol=tolerance * size, rtol=0)
 
 
-def layer_cases():
+def list_layer_cases():
     """Each layer on the NumPy target in one dtype and in C in the other; by default, FEW examples
     of it on the NumPy target, and a few layers in C, which is compiled first."""
     for i, name in enumerate(sorted(find_layer_classes())):
@@ -70,14 +70,14 @@ def layer_cases():
             yield pytest.param(name, dtype, target, None, marks=[*marks, pytest.mark.slow])
 
 
-def example_layers(name, dtype, few):
+def make_example_layers(name, dtype, max_count):
     """(plain layers, their inputs and options, rng) of all examples of a class, or of a few."""
     try:
         samples = list(make_sample_builders(find_layer_classes()[name]).values())
     except npdl.errors.InputError:
         pytest.skip("a base class")
     rng = np.random.default_rng(len(name))
-    chosen = samples[::-(-len(samples) // few)] if few else samples            # evenly spaced
+    chosen = samples[::-(-len(samples) // max_count)] if max_count else samples    # evenly spaced
     layers, inputs, options = zip(*(build(rng) for build in chosen), strict=True)
     plain = [layer.astype(dtype) for layer in layers]
     for layer in plain:
@@ -86,39 +86,39 @@ def example_layers(name, dtype, few):
     return plain, inputs, options, rng
 
 
-def plain_steps(plain, inputs, options, rng, dtype):
+def run_plain_steps(layers, inputs, options, rng, dtype):
     """Yield the arguments and the answers of some plain steps; all but the first are random."""
     with np.errstate(all="ignore"):
         for i in range(STEPS):
-            given = cast_tree(inputs if i == 0 else redrawn(inputs, rng), dtype)
+            given = cast_tree(inputs if i == 0 else redraw_arrays(inputs, rng), dtype)
             douts = [cast_tree(draw_upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
-                     for layer, x, o in zip(plain, given, options, strict=True)]
-            for layer in plain:
+                     for layer, x, o in zip(layers, given, options, strict=True)]
+            for layer in layers:
                 layer.zero_grad()
-            yield (given, options, douts), forward_and_backward(plain, given, options, douts)
+            yield (given, options, douts), forward_and_backward(layers, given, options, douts)
 
 
-@pytest.mark.parametrize(("name", "dtype", "target", "few"), list(layer_cases()))
-def test_every_layer_equals_its_plain_step(name, dtype, target, few):
-    plain, *examples = example_layers(name, dtype, few)
+@pytest.mark.parametrize(("name", "dtype", "target", "max_count"), list(list_layer_cases()))
+def test_every_layer_equals_its_plain_step(name, dtype, target, max_count):
+    plain, *examples = make_example_layers(name, dtype, max_count)
     layers, lines = [layer.astype(dtype) for layer in plain], []
     step = RecordedStep(forward_and_backward, (layers,), target, lines.append)
-    for arguments, wanted in plain_steps(plain, *examples, dtype):
+    for arguments, wanted in run_plain_steps(plain, *examples, dtype):
         for layer in layers:
             layer.zero_grad()
         found = step(*arguments)
-        assert_close(arrays_of(layers, found), arrays_of(plain, wanted), TOLERANCE[dtype])
+        assert_close(collect_arrays(layers, found), collect_arrays(plain, wanted), TOLERANCE[dtype])
     assert not lines and len(step.recordings) == 1
 
 
-def gpt(dtype, blocks=1, **options):
+def make_gpt(dtype, blocks=1, **options):
     return npdl.GPT(11, 12, blocks, 3, max_len=8, dtype=dtype, rng=1, **options)
 
 
-def two_sides(make, make_optimizer=optim.SGD, loss=None, max_norm=None, **settings):
+def make_step_pair(make_model, make_optimizer=optim.SGD, loss=None, max_norm=None, **settings):
     """(two models with the same parameters, a plain step of one, a recorded step of the other)."""
     loss = loss or SequenceLoss()
-    models = [make(), make()]
+    models = [make_model(), make_model()]
     plain, recorded = map(make_optimizer, models)
 
     def plain_step(inputs, *targets, lr=None, **options):
@@ -129,7 +129,7 @@ def two_sides(make, make_optimizer=optim.SGD, loss=None, max_norm=None, **settin
     return models, plain_step, step
 
 
-def assert_same(models, tolerance=1e-12):
+def assert_same_parameters(models, tolerance=1e-12):
     plain, recorded = ([p for _, p in model.params(frozen=True)] for model in models)
     assert_close([p.data for p in recorded], [p.data for p in plain], tolerance)
     for a, b in zip(plain, recorded, strict=True):
@@ -154,8 +154,9 @@ OPTIMIZERS = {
 def test_training_equals_plain_training(name, dtype, target):
     """Clipping, schedule, dropout, two shapes of batches, tied weights, padding."""
     rng = np.random.default_rng(3)
-    models, plain, step = two_sides(
-        lambda: gpt(dtype, norm="pre", positions="learned", tied=True, dropout=0.2, padding_id=1),
+    models, plain, step = make_step_pair(
+        lambda: make_gpt(dtype, norm="pre", positions="learned", tied=True, dropout=0.2,
+                         padding_id=1),
         OPTIMIZERS[name], max_norm=0.5, target=target)
     for i in range(6):
         ids, targets = rng.integers(0, 11, (2, 3 if i == 3 else 4, 6))
@@ -165,14 +166,14 @@ def test_training_equals_plain_training(name, dtype, target):
         assert_close([found], [wanted], TOLERANCE[dtype])
     state, wanted = step.optimizer.state_dict(), plain.optimizer.state_dict()
     assert state.pop("steps") == wanted.pop("steps") == 6
-    assert_same(models, 10 * TOLERANCE[dtype])
+    assert_same_parameters(models, 10 * TOLERANCE[dtype])
     for moment in state:
         assert_close(state[moment].values(), wanted[moment].values(), 10 * TOLERANCE[dtype])
     assert step.recorded.why_not is None and len(step.recorded.recordings) == 2
 
 
 PREFIX_MODELS = {
-    "GPT": lambda dtype: gpt(dtype, 2, padding_id=2),
+    "GPT": lambda dtype: make_gpt(dtype, 2, padding_id=2),
     "GPT2": lambda dtype: npdl.GPT2(11, 12, 2, 3, max_len=8, dtype=dtype, rng=1),
     "GPT of one block": lambda dtype: npdl.GPT(11, 6, 1, 1, max_len=8, norm="pre", dtype=dtype),
     "LSTMLM": lambda dtype: npdl.LSTMLM(11, 6, 2, 5, dtype=dtype, rng=1)}
@@ -186,7 +187,7 @@ PREFIX_MODELS = {
 def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
     """Sequences of three tokens, so most prefixes are shared; and a batch in which few are."""
     rng = np.random.default_rng(3)
-    models, plain, step = two_sides(
+    models, plain, step = make_step_pair(
         lambda: PREFIX_MODELS[name]("float64"), OPTIMIZERS["AdamW"], SequenceLoss("mean", average),
         max_norm=0.5, target=target, threads=threads, share_prefixes=True)
     for i in range(6):
@@ -194,7 +195,7 @@ def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
             ids = rng.integers(0, 3 if i < 4 else 11, (40, 5))
             given = ids, rng.integers(0, 11, ids.shape), rng.random(ids.shape) < 0.4
         assert_close([step(*given, lr=0.01)], [plain(*given, lr=0.01)], 1e-12)
-    assert_same(models, 1e-11)
+    assert_same_parameters(models, 1e-11)
     for shard in step.recorded.shards:
         assert shard.why_not is None and len(shard.recordings) in (2, 3)
 
@@ -202,7 +203,7 @@ def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
 def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
     """The numbers of rows are rounded up, and the added rows change nothing."""
     rng, sizes = np.random.default_rng(8), set()
-    models, plain, step = two_sides(lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1),
+    models, plain, step = make_step_pair(lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1),
                                     target="numpy", share_prefixes=True)
     for _ in range(12):
         ids = rng.integers(0, [1, 40, 4, 4], (100, 4))
@@ -210,7 +211,7 @@ def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
         sizes.add(tuple(len(np.unique(ids[:, :n], axis=0)) for n in (2, 3, 4)))
         given = ids, ids, counted
         assert_close([step(*given, lr=0.1)], [plain(*given, lr=0.1)], 1e-12)
-    assert_same(models)
+    assert_same_parameters(models)
     recordings = step.recorded.shards[0].recordings
     assert len(recordings) < len(sizes)
     products = [op for op in recordings[0].operations
@@ -220,15 +221,15 @@ def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_products_of_gathered_rows_are_products_of_the_table(dtype, target):
+def test_embedding_matrix_is_multiplied_once(dtype, target):
     """An LSTM reads more tokens than its vocabulary has."""
     rng = np.random.default_rng(6)
-    models, plain, step = two_sides(lambda: npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0),
+    models, plain, step = make_step_pair(lambda: npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0),
                                     target=target)
     for _ in range(3):
         given = *rng.integers(0, 4, (2, 7, 3)), np.ones((7, 3), bool)
         assert_close([step(*given, lr=0.1)], [plain(*given, lr=0.1)], TOLERANCE[dtype])
-    assert_same(models, TOLERANCE[dtype])
+    assert_same_parameters(models, TOLERANCE[dtype])
     tables = [op for op in step.recorded.recordings[0].operations
               if op.kind == "matmul" and op.inputs[0].shape == (4, 5)]
     assert len(tables) == 1                     # for all time steps
@@ -247,11 +248,11 @@ def grokking_step(model, loss, optimizer, grokfast, ids, targets, counted):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_own_step_with_state_that_appears_in_the_first_step(target):
+def test_custom_step_may_create_state_in_first_step(target):
     rng, loss = np.random.default_rng(4), SequenceLoss("mean", "token")
     sides = []
     for _ in range(2):
-        model = gpt("float64")
+        model = make_gpt("float64")
         optimizer = optim.SGD(model, lr=0.05)
         sides.append((model, loss, optimizer, optim.Grokfast(optimizer.params.values())))
     step = RecordedStep(grokking_step, sides[1], target)
@@ -265,21 +266,21 @@ def test_own_step_with_state_that_appears_in_the_first_step(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_adapters_over_a_frozen_model(target):
+def test_adapter_training_equals_plain_training(target):
     """LoRA on a quantized GPT: only the adapters learn, and what only the frozen need is gone."""
     from npdl.adapt import add_lora, quantize_linears
 
     def make():
-        model = gpt("float64")
+        model = make_gpt("float64")
         quantize_linears(model, rounding="nf4", block=4, double=True, where=("W_Q", "up"))
         add_lora(model, rank=2, where=("W_Q", "W_V", "up"), rng=2)
         return model
 
     rng = np.random.default_rng(5)
-    models, plain, step = two_sides(make, OPTIMIZERS["AdamW"], target=target)
+    models, plain, step = make_step_pair(make, OPTIMIZERS["AdamW"], target=target)
     for _ in range(4):
         given = *rng.integers(0, 11, (2, 3, 5)), rng.random((3, 5)) < 0.8
         assert_close([step(*given, lr=0.01)], [plain(*given, lr=0.01)], 1e-12)
-    assert_same(models, 1e-11)
+    assert_same_parameters(models, 1e-11)
     sources = {op.source[0] for op in step.recorded.recordings[0].operations}
     assert any(file.endswith("linears.py") for file in sources) and step.recorded.why_not is None

@@ -17,76 +17,77 @@ PAIRS = [np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.divide]
 TESTS = [np.less, np.greater_equal, np.equal]
 
 
-def small(x):
+def shrink_values(x):
     """Values near 1 in size, so that no program overflows; NaN stays NaN."""
     return x / (1.0 + np.abs(x))
 
 
-def program(seed, state, x, y):
+def run_random_program(seed, state, x, y):
     """A program of about 30 operations; what it does depends on the seed and on shapes alone."""
     rng = np.random.default_rng(seed)
     values = [x, y, state]
 
-    def pick(ndim=None):
+    def pick_array(ndim=None):
         fitting = [v for v in values if ndim is None or v.ndim == ndim]
         return fitting[rng.integers(len(fitting))]
 
-    def map_one():
-        f, v = MAPS[rng.integers(len(MAPS))], pick()
+    def apply_map():
+        f, v = MAPS[rng.integers(len(MAPS))], pick_array()
         return f(np.abs(v) + 0.5) if f in (np.log, np.sqrt) else f(v)
 
-    def combine():
-        a = pick(3)
-        b = [pick(3), a[:1], a[:, :1], a[..., :1], a[0], a[0, 0], 0.7, 2][rng.integers(8)]
+    def combine_pair():
+        a = pick_array(3)
+        b = [pick_array(3), a[:1], a[:, :1], a[..., :1], a[0], a[0, 0], 0.7, 2][rng.integers(8)]
         b = a if getattr(b, "ndim", 0) == 3 and any(
             n not in (1, m) for n, m in zip(b.shape, a.shape, strict=True)) else b
         f = PAIRS[rng.integers(len(PAIRS))]
         return f(a, (np.abs(b) + 0.5) if f is np.divide else b)
 
-    def sum_some():
-        a, axis = pick(3), [0, 1, 2, (0, 1), (1, 2), None][rng.integers(6)]
+    def reduce_axes():
+        a, axis = pick_array(3), [0, 1, 2, (0, 1), (1, 2), None][rng.integers(6)]
         f = [np.sum, np.max, np.mean, np.min][rng.integers(4)]
         return f(a, axis, keepdims=bool(axis is None or rng.integers(2))) + 0.0 * a[:1, :1, :1]
 
-    def choose():
-        a, b = pick(3), pick(3)
+    def apply_where():
+        a, b = pick_array(3), pick_array(3)
         return np.where(TESTS[rng.integers(3)](a, 0.1), a, b if a.shape == b.shape else -1.0)
 
-    def look_at():
-        a = pick(3)
+    def take_view():
+        a = pick_array(3)
         return [a.swapaxes(0, 1), a[:, ::-1], a[1:], a[..., : a.shape[-1] // 2 + 1],
                 a.reshape(-1, 2, a.size // 2 // max(1, a.size // 12)) if a.size % 12 == 0 else a,
                 a.transpose(2, 0, 1)][rng.integers(6)]
 
-    def write():
-        a = pick(3).copy()
+    def write_part():
+        a = pick_array(3).copy()
         part = [a[1:], a[:, :1], a[..., ::2], a.swapaxes(0, 2), a][rng.integers(5)]
         part[...] = [0.5, part[:1] * 2.0, part + 1.0][rng.integers(3)]
         part *= 0.5
         return a
 
     def multiply():
-        a = pick(3)
+        a = pick_array(3)
         return a @ [a.swapaxes(1, 2), a[0].T][rng.integers(2)] * 0.1
 
-    def join():
-        a = pick(3)
-        return np.concatenate([a, small(a), a[:, :1]], 1) if a.shape[1] < 9 else a[:, :3]
+    def concatenate():
+        a = pick_array(3)
+        return np.concatenate([a, shrink_values(a), a[:, :1]], 1) if a.shape[1] < 9 else a[:, :3]
 
-    makers = [map_one, combine, combine, sum_some, choose, look_at, write, multiply, join]
+    makers = [apply_map, combine_pair, combine_pair, reduce_axes, apply_where, take_view,
+              write_part, multiply, concatenate]
     for _ in range(30):
         made = makers[rng.integers(len(makers))]()
         if 0 < made.size < 4000:
-            values.append(small(made) if rng.integers(3) else made)
+            values.append(shrink_values(made) if rng.integers(3) else made)
     state *= 0.5
-    state += small(values[-1]).sum()
+    state += shrink_values(values[-1]).sum()
     return tuple(v for v in values[3:])
 
 
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.parametrize("target", [*TARGETS, "blocks"])
 @pytest.mark.parametrize("seed", slow.mark_except("01234", range(12)))
-def test_a_random_program_equals_numpys(seed, target, monkeypatch):
+def test_random_program_equals_numpy(seed, target, monkeypatch):
     """With "blocks", the NumPy target splits even these small arrays into blocks of rows."""
     if target == "blocks":
         target = "numpy"
@@ -94,13 +95,14 @@ def test_a_random_program_equals_numpys(seed, target, monkeypatch):
     rng = np.random.default_rng(seed)
     shape = tuple(rng.choice([1, 2, 3, 4, 6], 3))
     dtype = [np.float64, np.float32][seed % 2]
-    step = RecordedStep(lambda state, x, y: program(seed, state[0], x, y),
+    step = RecordedStep(lambda state, x, y: run_random_program(seed, state[0], x, y),
                         ([np.ones(shape, dtype)],), target)
     plain = np.ones(shape, dtype)
     with np.errstate(all="ignore"):
         for _ in range(3):
             x, y = rng.standard_normal((2, *shape)).astype(dtype)
-            for found, wanted in zip(step(x, y), program(seed, plain, x, y), strict=True):
+            for found, wanted in zip(step(x, y), run_random_program(seed, plain, x, y),
+                                     strict=True):
                 tolerance = 1e-10 if dtype is np.float64 else 1e-3
                 assert found.dtype == wanted.dtype
                 np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
@@ -109,7 +111,7 @@ def test_a_random_program_equals_numpys(seed, target, monkeypatch):
 
 
 @needs_compiler
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 def test_in_c_a_sum_over_many_rows_is_as_exact_as_in_float64():
     step = RecordedStep(lambda x: x.sum(0), (), "c")
     for seed in range(3):
@@ -119,18 +121,18 @@ def test_in_c_a_sum_over_many_rows_is_as_exact_as_in_float64():
         np.testing.assert_allclose(found, wanted, rtol=1e-6 if seed else 1e-3)
 
 
-def add_rows(x, index):
+def sum_rows_by_index(x, index):
     """Sum the rows by index; NumPy's own function takes no negative index."""
     if index.min() < 0:
         raise IndexError
     return functions.sum_by_index(x, index, 3)
 
 
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.parametrize(("look_up", "target"), [
     (lambda x, index: x[index], "numpy"), (functions.subtract_one_hot, "numpy"),
     (lambda x, index: np.take_along_axis(x, index[:, None], 1), "numpy"),
-    (add_rows, "numpy"), pytest.param(add_rows, "c", marks=needs_compiler)])
+    (sum_rows_by_index, "numpy"), pytest.param(sum_rows_by_index, "c", marks=needs_compiler)])
 def test_a_replayed_look_up_checks_its_indices(look_up, target):
     step, x = RecordedStep(look_up, (), target), np.arange(9.0).reshape(3, 3)
     for index in ([0, 1, 2], [2, 2, 0], [0, 3, 1], [0, -4, 1], [-1, -3, 2], [1, 1, 1]):
@@ -145,9 +147,9 @@ def test_a_replayed_look_up_checks_its_indices(look_up, target):
     assert step.why_not is None and len(step.recordings) < 3
 
 
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_step_of_one_operation(target):
+def test_step_of_one_operation_equals_function(target):
     """One that is no loop over rows, one that is, and one in place."""
     x, total = np.arange(6.0).reshape(2, 3), np.zeros((2, 3))
 
@@ -164,7 +166,7 @@ def test_a_step_of_one_operation(target):
     np.testing.assert_array_equal(total, 3 * x)
 
 
-def planned(function, *arrays, target="numpy"):
+def record_once(function, *arrays, target="numpy"):
     step = RecordedStep(function, (), target)
     step(*arrays)
     return step.recordings[0]
@@ -174,19 +176,19 @@ def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_be
     def step(x, dy):
         y = functions.softmax(x)
         return functions.softmax_backward(dy, y)
-    recording = planned(step, *np.ones((2, 4000, 50)))
+    recording = record_once(step, *np.ones((2, 4000, 50)))
     assert len(recording.operations) > 10 and len(recording.lowered.groups) == 1
     assert recording.lowered.nbytes == 4000 * 50 * 8      # of the result alone
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_the_first_gradient_is_written_where_it_belongs(start):
+def test_first_gradient_is_assigned_not_added(start):
     def function(grad, x, dy):
         grad[...] = start
         grad += x.T @ dy
         return grad * 1.0
     given = np.ones((3, 4, 4))
-    kinds = [op.kind for op in planned(function, *given).operations]
+    kinds = [op.kind for op in record_once(function, *given).operations]
     assert kinds == ["matmul", "multiply"] if start == 0 else "copy" in kinds
     step = RecordedStep(function, (), "numpy")
     for _ in range(2):
@@ -197,13 +199,13 @@ def add_to_some_rows(grad, state, x):
     grad[:2] += x[:2] @ x
 
 
-def add_what_is_also_returned(grad, state, x):
+def add_returned_product(grad, state, x):
     product = x @ x
     grad += product
     return product
 
 
-def add_what_is_also_state(grad, state, x):
+def add_state(grad, state, x):
     state[...] = 2 * x
     grad += state
 
@@ -214,8 +216,8 @@ def add_to_the_transpose(grad, state, x):
 
 
 @pytest.mark.parametrize("add", [
-    add_to_some_rows, add_what_is_also_returned, add_what_is_also_state, add_to_the_transpose])
-def test_a_first_gradient_that_is_not_all_of_the_sum_is_added(add):
+    add_to_some_rows, add_returned_product, add_state, add_to_the_transpose])
+def test_partial_or_shared_first_gradient_is_added(add):
     def function(grad, state, x):
         grad[...] = 0
         return add(grad, state, x)
@@ -231,9 +233,9 @@ def test_a_first_gradient_that_is_not_all_of_the_sum_is_added(add):
     assert step.why_not is None
 
 
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.parametrize("target", TARGETS)
-def test_rows_that_meet_in_another_order_are_not_one_group(target, monkeypatch):
+def test_reversed_rows_are_not_one_group(target, monkeypatch):
     """Row i of an array and row i of its reverse do not lie at the same place."""
     monkeypatch.setattr(numpy_target, "BLOCK", 5)
 
@@ -248,7 +250,7 @@ def test_rows_that_meet_in_another_order_are_not_one_group(target, monkeypatch):
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-def test_a_guard_comes_first_only_with_what_may_move():
+def test_guard_moves_first_with_movable_operations():
     """The sum in place is needed for the guard, but `z` reads what was there before; and `u` is
     overwritten in part, after an operation on the state that can't move."""
     def function(total, x):
@@ -266,9 +268,9 @@ def test_a_guard_comes_first_only_with_what_may_move():
     assert len(step.recordings) == 3
 
 
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_only_looks_like_a_pattern_is_computed_as_it_is(target):
+def test_near_matches_of_patterns_stay_correct(target):
     """Zeros to which no gradient is added; equal products of which one is changed; tables and
     indices that lie in memory in other ways; functions with the name of an operation."""
     def function(x, index, narrow, table):

@@ -21,14 +21,14 @@ from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
 from tests.engine import test_equality
-from tests.engine.test_equality import TARGETS, assert_same
+from tests.engine.test_equality import TARGETS, assert_same_parameters
 
-two_sides = functools.partial(test_equality.two_sides, target="numpy")
-gpt = functools.partial(test_equality.gpt, "float64")
+make_step_pair = functools.partial(test_equality.make_step_pair, target="numpy")
+make_gpt = functools.partial(test_equality.make_gpt, "float64")
 COUNTED = np.ones((3, 5), bool)
 
 
-def batch(seed, shape=(3, 5)):
+def make_batch(seed, shape=(3, 5)):
     return np.random.default_rng(seed).integers(0, 11, (2, *shape))
 
 
@@ -41,11 +41,11 @@ def batch(seed, shape=(3, 5)):
     lambda ids, targets: (ids[:, :1].repeat(9, 1), targets[:, :1].repeat(9, 1)),
     lambda ids, targets: (ids.astype(float), targets)])
 def test_bad_input_raises_the_plain_steps_error_and_changes_nothing(bad):
-    models, plain, step = two_sides(gpt)
+    models, plain, step = make_step_pair(make_gpt)
     for seed in range(2):
-        assert plain(*batch(seed), COUNTED) == step(*batch(seed), COUNTED)
+        assert plain(*make_batch(seed), COUNTED) == step(*make_batch(seed), COUNTED)
     before = models[1].state_dict()
-    ids, targets = bad(*batch(2))
+    ids, targets = bad(*make_batch(2))
     counted = np.ones(ids.shape, bool)
     with pytest.raises(InputError) as wanted:
         plain(ids, targets, counted)
@@ -53,19 +53,19 @@ def test_bad_input_raises_the_plain_steps_error_and_changes_nothing(bad):
         step(ids, targets, counted)
     assert str(found.value) == str(wanted.value)
     assert all(np.array_equal(before[name], p.data) for name, p in models[1].params())
-    plain(*batch(3), COUNTED), step(*batch(3), COUNTED)
-    assert_same(models)
+    plain(*make_batch(3), COUNTED), step(*make_batch(3), COUNTED)
+    assert_same_parameters(models)
     assert len(step.recorded.recordings) == 1
 
 
 def test_two_branches_are_two_recordings_however_often_they_alternate():
-    models, plain, step = two_sides(
+    models, plain, step = make_step_pair(
         lambda: Squares(lambda y: y * (-1.0 if y.sum() < 0 else 2.0)), loss=SquaredError())
     rng = np.random.default_rng(0)
     for i, shift in enumerate([1, 1, -1, -1] + [1, -1] * 10):
         x, y = rng.standard_normal((2, 6 if i < 23 else 5, 3)) + shift
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
-    assert_same(models)
+    assert_same_parameters(models)
     assert step.recorded.why_not is None and len(step.recorded.recordings) == 3
 
 
@@ -90,26 +90,26 @@ def test_a_guard_tells_nan_from_a_number():
 
 
 def test_a_wrong_learning_rate_raises_the_plain_steps_error_and_changes_nothing():
-    models, plain, step = two_sides(gpt)
+    models, plain, step = make_step_pair(make_gpt)
     for lr in (0.1, 0.2, -0.1, np.nan, 0.3):
         for run in (plain, step):
             if lr >= 0:
-                run(*batch(0), COUNTED, lr=lr)
+                run(*make_batch(0), COUNTED, lr=lr)
             else:
                 with pytest.raises(InputError, match="lr"):
-                    run(*batch(0), COUNTED, lr=lr)
-    assert_same(models)
+                    run(*make_batch(0), COUNTED, lr=lr)
+    assert_same_parameters(models)
     assert len(step.recorded.recordings) == 1
 
 
-def scaled_if_positive(W):
+def scale_if_positive(W):
     if W.sum() > 0:
         W *= -0.5
     return W.sum()
 
 
 @pytest.mark.parametrize(("rest", "most"), [
-    (scaled_if_positive, 2), (lambda W: W[W > 0].sum(), 4),
+    (scale_if_positive, 2), (lambda W: W[W > 0].sum(), 4),
     (lambda W: np.sort(W)[np.nonzero(W > 0)].sum(), 4)])
 def test_what_the_step_has_written_is_restored_if_the_recording_does_not_fit(rest, most):
     """A branch, or the shape of a selection, depends on the parameter that was changed before."""
@@ -127,10 +127,10 @@ def test_what_the_step_has_written_is_restored_if_the_recording_does_not_fit(res
 
 
 def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
-    models, plain, step = two_sides(lambda: gpt(dropout=0.3, norm="pre"))
+    models, plain, step = make_step_pair(lambda: make_gpt(dropout=0.3, norm="pre"))
 
     def check(seed, shape=(3, 5)):
-        given = (*batch(seed, shape), np.ones(shape, bool))
+        given = (*make_batch(seed, shape), np.ones(shape, bool))
         generators = [np.random.default_rng(seed) for _ in models]
         assert plain(*given, rng=generators[0]) == step(*given, rng=generators[1])
         assert generators[0].random() == generators[1].random()
@@ -143,7 +143,7 @@ def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
         for seed in range(3):
             check(seed)
         check(3, (2, 4))
-    assert_same(models)
+    assert_same_parameters(models)
     assert len(step.recorded.recordings) == 8 and step.recorded.why_not is None
 
 
@@ -176,12 +176,12 @@ class Squares(Layer):
     (lambda y: np.exp(y, where=y < 9, out=y), r"Unsupported: exp was called with where=.*"),
     (lambda y: y + np.random.rand(*y.shape) * 0, "it draws from NumPy's global random generator; "
      "give the step a generator as an argument")])
-def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, why, capsys):
-    models, plain, step = two_sides(lambda: Squares(unusual), loss=SquaredError())
+def test_unrecordable_step_runs_plainly_after_one_line(unusual, why, capsys):
+    models, plain, step = make_step_pair(lambda: Squares(unusual), loss=SquaredError())
     for seed in range(12):
         x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
-    assert_same(models)
+    assert_same_parameters(models)
     (line,) = capsys.readouterr().err.splitlines()
     start = "npdl.engine: the step can't be recorded and runs without the engine, which is slower: "
     assert re.fullmatch(start + why, line)
@@ -200,7 +200,8 @@ def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
 def test_a_function_that_holds_an_object_runs_plainly(capsys):
     """A setting of that object would be taken for a constant."""
     owner = Cache(rate=2.0)
-    models, plain, step = two_sides(lambda: Squares(lambda y: y * owner.rate), loss=SquaredError())
+    models, plain, step = make_step_pair(lambda: Squares(lambda y: y * owner.rate),
+                                         loss=SquaredError())
     x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
     for owner.rate in (2.0, 2.0, 3.0):
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
@@ -224,10 +225,10 @@ def test_a_failed_recording_leaves_state_and_generator_as_they_were():
             np.asarray(dy)
             return super().backward(dy, cache)
 
-    models, plain, step = two_sides(lambda: Last(lambda y: y + 0), optim.AdamW, SquaredError())
+    models, plain, step = make_step_pair(lambda: Last(lambda y: y + 0), optim.AdamW, SquaredError())
     x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
     assert step(x, y) == plain(x, y)
-    assert_same(models, 0)
+    assert_same_parameters(models, 0)
     assert step.recorded.why_not is not None
 
 
@@ -253,20 +254,20 @@ def test_layers_that_keep_their_cache_in_self():
             self.used = lr
             super().step(lr)
 
-    models, plain, step = two_sides(Stateful, Remembering, loss=SquaredError())
+    models, plain, step = make_step_pair(Stateful, Remembering, loss=SquaredError())
     for seed in range(8):
         x, y = np.random.default_rng(seed).standard_normal((2, 4 + seed // 5, 3))
         np.testing.assert_allclose(step(x, y, lr=0.1 * seed), plain(x, y, lr=0.1 * seed),
                                    rtol=1e-12)
         assert models[1].share == 1 / x.size and step.recorded.objects[2].used == 0.1 * seed
-    assert_same(models)
+    assert_same_parameters(models)
     assert models[1].calls == 8 and step.recorded.why_not is None
     assert len(step.recorded.recordings) == 2
     np.testing.assert_allclose(models[1].kept[1]["t"], models[0].kept[1]["t"])
 
 
 @pytest.mark.parametrize("target", ["numpy", "auto"])
-def test_some_of_a_users_operations(target):
+def test_unusual_operations_are_recorded(target):
     """Calls that npdl's own layers do not make."""
     def unusual(y):
         y = np.einsum("ij,kj->ik", y, y)[:, :3] + np.linalg.norm(y, axis=-1, keepdims=True)
@@ -287,31 +288,32 @@ def test_some_of_a_users_operations(target):
         np.mean(y, 0, out=y[1])
         np.concatenate([y[:1], y[:-1]], out=y)
         return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
-    models, plain, step = two_sides(lambda: Squares(unusual), target=target, loss=SquaredError())
+    models, plain, step = make_step_pair(lambda: Squares(unusual), loss=SquaredError(),
+                                         target=target)
     for seed in range(4):
         x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
-    assert_same(models)
+    assert_same_parameters(models)
     assert step.recorded.why_not is None
 
 
 # Interrupts, memory and threads
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a gc callback
-@pytest.mark.parametrize("make", [gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
+@pytest.mark.parametrize("make", [make_gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
 def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
     """Ctrl-C at random moments of recordings and replays, caught by the caller."""
     model = make()
     loss, optimizer = SequenceLoss(), optim.AdamW(model)
     step, rng, interrupted = compile_step(model, loss, optimizer, target="auto"), \
         np.random.default_rng(0), 0
-    step(*batch(0), COUNTED)
+    step(*make_batch(0), COUNTED)
     main = threading.main_thread().ident
     for i in range(32):
         shape = (3, 5) if i % 4 else (2, 3 + i // 16)       # some are recorded
-        given = (*batch(i, shape), np.ones(shape, bool))
+        given = (*make_batch(i, shape), np.ones(shape, bool))
         timer = threading.Timer(rng.uniform(0, 0.06 if shape != (3, 5) else 0.006),
                                 signal.pthread_kill, (main, signal.SIGINT))
         try:
@@ -332,9 +334,9 @@ def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
 
 
 def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():
-    model = gpt()
+    model = make_gpt()
     step = compile_step(model, SequenceLoss(), npdl.AdamW(model), target="numpy")
-    step(*batch(0), COUNTED)
+    step(*make_batch(0), COUNTED)
     recording = step.recorded.recordings[0]
     buffers = {id(op.output.buffer): op.output.buffer for op in recording.operations
                if op.output is not None and op.output.buffer.is_temporary}
@@ -342,8 +344,8 @@ def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():
 
 
 def test_a_recording_keeps_no_temporary_array_but_its_answer():
-    _, _, step = two_sides(lambda: Squares(lambda y: np.sort(y, -1) + np.cumsum(y, 1)),
-                           loss=SquaredError())
+    _, _, step = make_step_pair(lambda: Squares(lambda y: np.sort(y, -1) + np.cumsum(y, 1)),
+                                loss=SquaredError())
     step(*np.random.default_rng(0).standard_normal((2, 4, 3)))
     gc.collect()
     kept = [x for x in gc.get_objects() if type(x) is RecordedArray and x.buffer.is_temporary]
@@ -352,50 +354,51 @@ def test_a_recording_keeps_no_temporary_array_but_its_answer():
 
 def test_two_threads_compute_the_step_of_one_and_repeat_bitwise():
     def run(threads, max_norm=0.3):
-        model = gpt(norm="pre", tied=True, dropout=0.3)
+        model = make_gpt(norm="pre", tied=True, dropout=0.3)
         step = compile_step(model, SequenceLoss(), optim.AdamW(model, eps=1e-3),
                             max_norm=max_norm, threads=threads, target="numpy")
         losses, dropout = [], np.random.default_rng(9)
         for i in range(4):
-            ids, targets = batch(i, (5 if i < 3 else 1, 4))     # then fewer sequences than threads
+            ids, targets = make_batch(i, (5 if i < 3 else 1, 4))    # then fewer than threads
             mask = np.random.default_rng(i).random(ids.shape) < 0.8
             losses.append(step(ids, targets, np.ones(ids.shape, bool), lr=0.01, key_mask=mask,
                                rng=dropout))
         return losses, model
     (one, a), (two, b), (again, c) = run(1), run(2), run(2)
     np.testing.assert_allclose(two, one, rtol=1e-12)
-    assert_same((a, b), 1e-11)
+    assert_same_parameters((a, b), 1e-11)
     assert two == again and all(np.array_equal(p.data, q.data) for (_, p), (_, q) in zip(
         b.params(), c.params(), strict=True))
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_threads_obey_settings_and_arrays_that_change(shared):
-    models, plain, step = two_sides(lambda: gpt(norm="pre"), threads=2, share_prefixes=shared)
+    models, plain, step = make_step_pair(lambda: make_gpt(norm="pre"), threads=2,
+                                         share_prefixes=shared)
     for seed, change in enumerate([
             lambda model: None, lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.5),
             lambda model: setattr(model.classifier, "W", Param(model.classifier.W.data + 1.0))]):
         for model in models:
             change(model)
-        given = (*batch(seed, (4, 5)), np.arange(20).reshape(4, 5) % 3 > 0)
+        given = (*make_batch(seed, (4, 5)), np.arange(20).reshape(4, 5) % 3 > 0)
         for _ in range(2):
             np.testing.assert_allclose(step(*given, lr=0.0), plain(*given, lr=0.0), rtol=1e-12)
 
 
 def test_a_shard_that_raises_leaves_the_next_step_right():
-    models, plain, step = two_sides(gpt, threads=3)
+    models, plain, step = make_step_pair(make_gpt, threads=3)
     for seed in range(4):
-        ids, targets = batch(seed)
+        ids, targets = make_batch(seed)
         if seed == 2:
             with pytest.raises(InputError, match="token ids contain 11; allowed are 0 to 10"):
                 step(np.where(np.arange(3)[:, None] == 2, 11, ids), targets, COUNTED)
         np.testing.assert_allclose(step(ids, targets, COUNTED), plain(ids, targets, COUNTED))
-    assert_same(models, 1e-12)
+    assert_same_parameters(models, 1e-12)
 
 
 @pytest.mark.parametrize("share_prefixes", [False, True])
 def test_an_error_in_a_shard_names_the_shapes_of_the_batch(share_prefixes):
-    model, (ids, targets) = gpt(), batch(0)
+    model, (ids, targets) = make_gpt(), make_batch(0)
     step = compile_step(model, SequenceLoss(), optim.SGD(model), threads=3, target="numpy",
                         share_prefixes=share_prefixes)
     with pytest.raises(InputError, match=r"logits \(3, 5, 11\).* counted \(3, 4\) do not fit"):
@@ -404,15 +407,15 @@ def test_an_error_in_a_shard_names_the_shapes_of_the_batch(share_prefixes):
 
 def test_the_optimizer_of_another_model_is_an_input_error():
     with pytest.raises(InputError, match=r"no parameter of this model; .* SGD\(model\)"):
-        compile_step(gpt(), SequenceLoss(), optim.SGD(gpt()))
+        compile_step(make_gpt(), SequenceLoss(), optim.SGD(make_gpt()))
 
 
 @pytest.mark.parametrize(("model", "loss"), [
-    (gpt, SequenceLoss(average="token")), (gpt, CrossEntropy(ignored=0)),
+    (make_gpt, SequenceLoss(average="token")), (make_gpt, CrossEntropy(ignored=0)),
     (lambda: Squares((lambda owner: lambda y: y * owner.rate)(Cache(rate=2.0))), SquaredError()),
     (lambda: npdl.Sequential(npdl.Linear(5, 4, dtype="float64"),
                              npdl.BatchNorm(4, dtype="float64")), SquaredError())])
-def test_what_threads_cannot_split_is_an_input_error(model, loss):
+def test_unsplittable_model_or_loss_raises(model, loss):
     model = model()
     with pytest.raises(InputError, match="threads = 2"):
         step = compile_step(model, loss, optim.SGD(model), threads=2, target="numpy")
@@ -426,7 +429,7 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target):
     step = compile_step(model, CrossEntropy(), npdl.AdamW(model), target=target)
     step(rng.standard_normal((2048, 64), np.float32), rng.integers(0, 3, 2048))
     before = [p.data.copy() for _, p in model.params()]
-    lines = profile(step.recorded, rounds=1)
+    lines = profile(step.recorded, repeats=1)
     operations = step.recorded.recordings[0].operations
     assert sum(line.operations for line in lines) == len(operations)
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
@@ -473,28 +476,28 @@ def test_a_step_that_changes_the_length_of_a_list_runs_plainly(change, each, why
     assert why in capsys.readouterr().err
 
 
-def keep_mean(owner, x):
+def store_mean(owner, x):
     owner.mean = 0.9 * owner.mean + 0.1 * x.mean()
 
 
-def keep_random_numbers(owner, x):
+def store_random_numbers(owner, x):
     owner.mask = np.random.rand(3)
     owner.mean = owner.mask.sum()
 
 
-def keep_a_log(owner, x):
+def append_every_third_count(owner, x):
     owner.count += 1
     if owner.count % 3 == 0:
         owner.items.append(owner.count)
 
 
-def reshape_without_copy(owner, x):
+def store_view_of_input(owner, x):
     owner.mean = np.reshape(x, 3, copy=False) + 1
 
 
 @pytest.mark.parametrize("change", [
-    keep_mean, keep_random_numbers, keep_a_log, reshape_without_copy])
-def test_state_that_is_not_an_array_at_first(change):
+    store_mean, store_random_numbers, append_every_third_count, store_view_of_input])
+def test_attributes_may_become_arrays(change):
     """Only random numbers of NumPy's global generator need plain steps."""
     owners = [Squares(lambda y: y) for _ in range(2)]
     for owner in owners:
@@ -511,10 +514,10 @@ def test_state_that_is_not_an_array_at_first(change):
         assert owners[side].count in (0, 40)
     np.testing.assert_array_equal(*pairs)
     assert owners[0].items == owners[1].items
-    assert (step.why_not is None) == (change is not keep_random_numbers)
+    assert (step.why_not is None) == (change is not store_random_numbers)
 
 
-def test_the_message_names_the_line_of_a_number_in_an_unusual_place(capsys):
+def test_message_names_line_with_unsupported_number(capsys):
     owner = Squares(lambda y: y)
     owner.steps = 1
     step = RecordedStep(lambda owner, x: np.clip(x, 0, owner.steps), (owner,), "numpy")

@@ -14,7 +14,7 @@ def test_judge_gives_the_verdict_of_a_comparison(holds, words, verdict):
     assert judge(holds, *words) == verdict
 
 
-def a_question():
+def test_a_question_can_run_again_and_shows_text_steps_answer_and_checks():
     def work(say, step, answer, check, claim):
         """Add one and one."""
         say("Two numbers.")
@@ -23,11 +23,9 @@ def a_question():
         check("counted by hand", True)
         claim("", "1 + 1 = 2", "2", "2", judge(True), "counted")
 
-    return Question("000.1", "A sum", work)
-
-
-def test_a_solution_is_text_steps_answer_and_checks():
-    assert a_question().run().solution() == """\
+    question = Question("000.1", "A sum", work)
+    question.run()
+    assert question.run().solution() == """\
 # 000.1 A sum
 
 Add one and one.
@@ -42,11 +40,7 @@ Two numbers.
 Answer: It is 2.0, not −2.
 
 - Check: counted by hand"""
-
-
-def test_a_question_can_run_again():
-    question = a_question()
-    assert question.run().solution() == question.run().solution() and len(question.claims) == 1
+    assert len(question.claims) == 1
 
 
 @pytest.mark.parametrize("number, found", [

@@ -13,8 +13,7 @@ from npdl.train.run import load_run, train
 @pytest.fixture(name="text")
 def _text(tmp_path):
     path = tmp_path / "text.txt"
-    letters = np.random.default_rng(5).choice(list("abcde \n"), 1200)
-    path.write_text("".join(letters))
+    path.write_text("".join(np.random.default_rng(5).choice(list("abcde \n"), 1200)))
     return str(path)
 
 

@@ -1,6 +1,6 @@
 """experiments/tiny_gpt.py computes what npdl's GPT computes, and learns."""
 
-import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -30,14 +30,10 @@ def as_npdl(parts):
     return found
 
 
-def random_weights(rng, shape_lists):
-    return [{name: rng.normal(0, 0.3, shape) for name, shape in shapes.items()}
-            for shapes in shape_lists]
-
-
 def test_loss_and_every_gradient_equal_those_of_npdl():
     rng = np.random.default_rng(3)
-    weights = random_weights(rng, [tiny_gpt.ENDS, tiny_gpt.BLOCK, tiny_gpt.BLOCK])
+    weights = [{name: rng.normal(0, 0.3, shape) for name, shape in shapes.items()}
+               for shapes in (tiny_gpt.ENDS, tiny_gpt.BLOCK, tiny_gpt.BLOCK)]
     ids = rng.integers(0, tiny_gpt.V, (5, tiny_gpt.S))
     answers = rng.integers(0, tiny_gpt.V, 5)
     logits, cache = tiny_gpt.gpt(ids, weights)
@@ -73,6 +69,4 @@ def test_a_short_training_learns_its_sums(capsys):
 
 def test_the_file_imports_numpy_alone():
     text = Path(tiny_gpt.__file__).read_text(encoding="utf-8")
-    imports = [node for node in ast.walk(ast.parse(text))
-               if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assert [ast.unparse(node) for node in imports] == ["import numpy as np"]
+    assert re.findall(r"^ *(?:import|from) .*", text, re.M) == ["import numpy as np"]

@@ -40,8 +40,7 @@ def test_the_scripts_loop_is_bitwise_identical_to_train(tmp_path, model, engine,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("model", SCRIPTS)
+@pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("lstm", "plain")])
 def test_a_killed_script_resumes_bitwise_identically(tmp_path, model, engine):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     options = [*OPTIONS, "--steps", "100", "--engine", engine]
@@ -117,24 +116,6 @@ def test_a_text_ends_with_loss_perplexity_a_sample_and_the_command_for_more(
     assert f'python -m npdl generate {run} "A prompt" --method sample' in shown
 
 
-def test_a_run_of_another_script_is_refused_with_the_right_command(run_folder, capsys):
-    for script, folder, command in (
-            (commands.train_lstm, run_folder["gpt"], "python experiments/train_gpt.py"),
-            (commands.train_gpt, run_folder["lora"], "python -m npdl finetune")):
-        assert script(["--resume", "--quiet", "--out", folder]) == 2
-        assert f"resume it with {command}" in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    out = {name: str(folder / name) for name in ("gpt", "lora")}
-    assert commands.train_gpt([*OPTIONS, "--quiet", "--out", out["gpt"]]) == 0
-    assert commands.finetune([out["gpt"], "--operator", "-", "--steps", "2", "--engine", "plain",
-                              "--quiet", "--out", out["lora"]]) == 0
-    return out
-
-
 def test_the_help_needs_no_docstrings():
     done = subprocess.run([sys.executable, "-OO", ROOT / "experiments" / "train_gpt.py", "--help"],
                           env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
@@ -142,8 +123,9 @@ def test_the_help_needs_no_docstrings():
     assert done.stdout.startswith("usage: train_gpt.py ")
 
 
-def test_a_taken_folder_and_a_file_are_refused(tmp_path, run_folder, capsys):
-    assert commands.train_gpt(["--out", run_folder["gpt"], "--steps", "5"]) == 2
+def test_a_taken_folder_and_a_file_are_refused(tmp_path, capsys):
+    train(Config(**SETTINGS), tmp_path / "run", quiet=True)
+    assert commands.train_gpt(["--out", str(tmp_path / "run"), "--steps", "5"]) == 2
     assert "continue it by --resume" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     check_refused(commands.train_gpt, ["--out", str(tmp_path / "file/run"), "--steps", "5"],

@@ -14,7 +14,7 @@ from tests.tools.device import needs_cupy
 pytestmark = needs_cupy
 
 
-def test_a_product_of_any_layout_is_numpys(gpu):
+def test_product_of_any_layout_equals_numpy(gpu):
     rng, (stream, handle) = np.random.default_rng(0), make_stream_and_handle(xp._module)
     x = to_device(rng.standard_normal((5, 8, 12)))
     pairs = [(x[:, None, :3], to_device(rng.standard_normal((5, 2, 12, 4))))]
@@ -38,7 +38,7 @@ def test_a_product_of_any_layout_is_numpys(gpu):
 
 
 @pytest.mark.parametrize("tf32", [False, True])
-def test_products_are_tf32_where_cupy_says_so_and_the_record_says_which(gpu, monkeypatch, tf32):
+def test_products_follow_cupys_tf32_setting(gpu, monkeypatch, tf32):
     """CUPY_TF32=1 is CuPy's setting; a handle of npdl's own takes it over."""
     linalg, asked = xp._module._core._routines_linalg, []
     kind = linalg.COMPUTE_TYPE_TF32 if tf32 else linalg.COMPUTE_TYPE_DEFAULT

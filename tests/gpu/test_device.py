@@ -57,7 +57,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("problem", slow.mark_except(["missing", "driver"], PROBLEMS))
-def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
+def test_unusable_gpu_is_one_line(tmp_path, problem):
     cupy, message = PROBLEMS[problem]
     (tmp_path / "cupy.py").write_text(cupy)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
@@ -71,7 +71,7 @@ def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
 
 
 @pytest.mark.parametrize("problem", ["driver", "no GPU"])
-def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
+def test_message_names_cuda_visible_devices(monkeypatch, problem):
     cupy = types.ModuleType("cupy")
     exec(PROBLEMS[problem][0], vars(cupy))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
@@ -85,7 +85,7 @@ def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
         assert (named in str(caught.value)) == (shown is not None)
 
 
-def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
+def test_cupy_errors_are_converted_and_others_pass():
     with device.numpy_as_cupy(), backend.using("cupy"):
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
             with backend.convert_cupy_errors():
@@ -106,7 +106,7 @@ def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
 
 @pytest.mark.parametrize(("model", "settings"), [
     row for row in MODELS if row[1]["engine"] == "plain"], ids=str)
-def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):
+def test_device_code_paths_equal_host_training(model, settings):
     """Where there is no CuPy, by NumPy; test_gpu.py has more."""
     config = small_config(model, settings, dtype="float64")
     wanted = make_trained(config, 4)

@@ -12,7 +12,7 @@ from npdl.backend import make_rng, to_device, to_host, xp
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.language_models import Recomputed
 from npdl.decoding.model_scorers import make_scorer
-from npdl.engine.step import move_arrays
+from npdl.engine.step import map_arrays
 from npdl.errors import BackendError, InputError
 from npdl.functions import sum_by_index
 from npdl.layers.embedding import Embedding
@@ -21,12 +21,12 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
 from npdl.study.check.subjects import randomise
 from npdl.study.relative_error import relative_error
-from npdl.study.trees import cast_tree, draw_upstream, map_arrays
+from npdl.study.trees import cast_tree, draw_upstream
 from npdl.train.config import Config
 from npdl.train.engine import Batch, PlainEngine, RecordedEngine
-from npdl.train.loop import Trainer, l2_norm
+from npdl.train.loop import Trainer, parameter_l2_norm
 from npdl.train.run import load_run, train
-from tests.engine.test_cuda import host_arrays
+from tests.engine.test_cuda import copy_arrays_to_host
 from tests.layers.cases import all_cases
 from tests.tools import cupy_on_cpu
 from tests.tools.device import REASON, forbid_waiting, needs_cupy
@@ -45,38 +45,39 @@ every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
 every_setting = pytest.mark.parametrize(("model", "settings"), MODELS, ids=str)
 
 
-def close(result, expected, limit, what=""):
+def assert_close(result, expected, limit, what=""):
     """Equal up to `limit` of the largest entry."""
     assert relative_error(to_host(result), to_host(expected), 1.0) <= limit, what
 
 
 # Layers
 
-def placed(nest, place):
-    """The same nest with place(array) for each array but `lengths`, which are read on the host."""
-    if isinstance(nest, dict):
-        return {name: value if name == "lengths" else placed(value, place)
-                for name, value in nest.items()}
-    return map_arrays(nest, place)
+def move_arrays(nested, move):
+    """Return a nest with move(array) for each array except `lengths`, which stay on the host."""
+    if isinstance(nested, dict):
+        return {name: value if name == "lengths" else move_arrays(value, move)
+                for name, value in nested.items()}
+    return map_arrays(nested, move)
 
 
-def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
-    """Return the arrays_of one case, on the host. Within the context `unwaited`, nothing must wait
-    for the device."""
+def run_case(case, move, dtype, waiting_context=contextlib.nullcontext):
+    """Return the outputs and all gradients of one case, on the host. `waiting_context` is a context
+    for the calls that must not wait for the device."""
     with backend.using("numpy"):
         layer, inputs, options = case.build(make_rng(3, 5))
     layer = layer.astype(dtype).to_backend()
     rng = make_rng(9)
     for _, param in layer.params():
         param.data[...] = backend.to_device(rng.standard_normal(param.shape).astype(dtype))
-    inputs, options = (placed(cast_tree(nest, dtype), place) for nest in (tuple(inputs), options))
-    with unwaited():
+    inputs, options = (move_arrays(cast_tree(nested, dtype), move)
+                       for nested in (tuple(inputs), options))
+    with waiting_context():
         outputs, cache = layer.forward(*inputs, **options)
-    dout = cast_tree(draw_upstream(move_arrays(outputs, to_host), make_rng(7)), dtype)
-    dout = placed(dout, place)
-    with unwaited():
+    dout = cast_tree(draw_upstream(map_arrays(outputs, to_host), make_rng(7)), dtype)
+    dout = move_arrays(dout, move)
+    with waiting_context():
         returned = layer.backward(dout, cache)
-    return list(host_arrays([layer], [(outputs, returned)]))
+    return list(copy_arrays_to_host([layer], [(outputs, returned)]))
 
 
 @pytest.mark.parametrize(("case", "dtype"), [
@@ -89,26 +90,27 @@ def test_every_layer_gives_numpys_results_and_never_waits(case, dtype):
     assert len(results) == len(expected)
     for number, (result, reference) in enumerate(zip(results, expected, strict=True)):
         assert result.dtype == reference.dtype
-        close(result, reference, {"float64": 1e-9, "float32": 2e-4}[dtype], f"array {number}")
+        assert_close(result, reference, {"float64": 1e-9, "float32": 2e-4}[dtype],
+                     f"array {number}")
 
 
 # Training
 
-def records_of(config, steps=STEPS):
+def train_and_measure(config, steps=STEPS):
     """What a Trainer measures after each of its first steps, and its state after them."""
     trainer, records = Trainer(config), []
     with trainer.engine:
         for _ in range(steps):
             trainer.update()
-            records.append({**trainer.measure(), "l2_norm": l2_norm(trainer.optimizer),
+            records.append({**trainer.measure(), "l2_norm": parameter_l2_norm(trainer.optimizer),
                             "step": trainer.step})
     return records, state_of(trainer)[0]
 
 
 def assert_first_steps_agree(config, steps=STEPS):
-    here, _ = records_of(config, steps)
+    here, _ = train_and_measure(config, steps)
     with backend.using("cupy"):
-        there, arrays = records_of(config, steps)
+        there, arrays = train_and_measure(config, steps)
     for mine, theirs in zip(here, there, strict=True):
         for key in ("train_loss", "validation_loss", "l2_norm"):
             assert abs(theirs[key] - mine[key]) <= CLOSE[config.dtype] * abs(mine[key]), (
@@ -117,13 +119,13 @@ def assert_first_steps_agree(config, steps=STEPS):
 
 
 @every_setting
-def test_the_first_steps_equal_numpys(model, settings):
+def test_first_steps_equal_numpy(model, settings):
     assert_first_steps_agree(small_config(model, settings, steps=STEPS))
 
 
 @pytest.mark.slow
 @every_model
-def test_the_first_steps_of_the_documents_models_equal_numpys(model):
+def test_first_steps_of_assignment_models_equal_numpy(model):
     assert_first_steps_agree(Config(model=model, engine="recorded"), 4)
 
 
@@ -132,7 +134,7 @@ def test_the_first_steps_of_the_documents_models_equal_numpys(model):
 @every_model
 def test_two_runs_of_a_seed_are_the_same_bit_for_bit(gpu, model, engine, dtype):
     config = small_config(model, {"engine": engine, "dtype": dtype, "dropout": 0.1})
-    (first, arrays), (second, again) = (records_of(config, 10) for _ in range(2))
+    (first, arrays), (second, again) = (train_and_measure(config, 10) for _ in range(2))
     assert first == second
     for name, array in arrays.items():
         np.testing.assert_array_equal(again[name], array, err_msg=name)
@@ -150,7 +152,7 @@ def test_a_training_step_never_waits_and_computes_in_its_own_dtype(gpu, model, s
     assert {array.dtype for array in arrays} == {np.dtype("float32")}
 
 
-def test_checkpoints_and_models_move(tmp_path):
+def test_gpu_run_loads_on_cpu_and_moves_back(tmp_path):
     config = Config(p=7, width=16, heads=2, steps=6, save_every=3, eval_first=1, eval_every=3,
                     backend="cupy")
     train(config, tmp_path / "run", quiet=True)
@@ -159,11 +161,11 @@ def test_checkpoints_and_models_move(tmp_path):
     logits, _ = run.model.forward(ids)
     with backend.using("cupy"):
         moved = run.model.to_backend()
-        close(moved.forward(ids)[0], logits, 1e-5)
+        assert_close(moved.forward(ids)[0], logits, 1e-5)
     np.testing.assert_array_equal(moved.to_backend().forward(ids)[0], logits)
 
 
-def test_memory_that_is_full_is_one_line(gpu, tmp_path):
+def test_full_gpu_memory_is_one_line(gpu, tmp_path):
     pool = xp.get_default_memory_pool()
     pool.free_all_blocks()
     pool.set_limit(size=pool.used_bytes() + 4 * 2**20)
@@ -178,7 +180,7 @@ def test_memory_that_is_full_is_one_line(gpu, tmp_path):
 
 # Decoding, ids
 
-def model_of(name):
+def make_random_model(name):
     options = DECODED[name]
     model = LSTMLM(7, 16) if options is None else GPT(7, 16, 2, 2, max_len=8, **options)
     randomise(model, np.random.default_rng(7), 0.3)
@@ -188,17 +190,17 @@ def model_of(name):
 @pytest.mark.parametrize("scorer", [make_scorer, Recomputed])
 @pytest.mark.parametrize("name", DECODED)
 def test_every_decoder_finds_what_it_finds_on_numpy(name, scorer):
-    model = model_of(name)
+    model = make_random_model(name)
 
-    def searches(model):
+    def run_all_decoders(model):
         one, several = scorer(model, [1, 2, 3]), scorer(model, [[1, 2], [3, 4]])
         return [*greedy(several, 5, 0), *beam_search(one, 3, 5, 0).finished,
                 *sample(several, 5, 3, 0, count=2, temperature=1.2, top_k=4, top_p=0.9),
                 *exhaustive_search(one, 2, 0).finished]
 
-    wanted = searches(model)
+    wanted = run_all_decoders(model)
     with backend.using("cupy"):
-        found = searches(model.to_backend())
+        found = run_all_decoders(model.to_backend())
     assert [h.tokens for h in found] == [h.tokens for h in wanted]
     np.testing.assert_allclose([h.log_prob for h in found], [h.log_prob for h in wanted], atol=1e-5)
 
@@ -206,25 +208,26 @@ def test_every_decoder_finds_what_it_finds_on_numpy(name, scorer):
 @pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card does not count waits")
 @pytest.mark.parametrize("name", DECODED)
 def test_decoding_waits_once_for_each_token(gpu, name):
-    def waits(advance):
+    def count_waits(advance):
         with cupy_on_cpu.record() as events:
             found = advance()
         return found, len(events.of_kind("synchronisation"))
 
     with backend.using("numpy"):
-        model = model_of(name)
+        model = make_random_model(name)
     scorer = make_scorer(model.to_backend(), [[1, 2], [3, 4]])
-    (rows, state), count = waits(scorer.start)
+    (rows, state), count = count_waits(scorer.start)
     assert count == 1
     for step in range(10):                      # past the GPT's max_len, too
         parents = np.array([0, 1, 1]) if step % 2 else np.array([1, 0])
         tokens = rows[parents].argmax(1)
-        (rows, state), count = waits(lambda s=state, p=parents, t=tokens: scorer.advance(s, p, t))
+        (rows, state), count = count_waits(
+            lambda s=state, p=parents, t=tokens: scorer.advance(s, p, t))
         assert count == 1
 
 
 @pytest.mark.parametrize("size", [3, 6, 50_000])
-def test_a_look_ups_gradient_needs_no_product_with_the_whole_table(gpu, size, monkeypatch):
+def test_lookup_gradient_needs_no_full_one_hot_product(gpu, size, monkeypatch):
     """It is made of products: with pairs of rows where the table is larger."""
     if size > 8:
         monkeypatch.setattr("npdl.functions.one_hot", None)     # (N, size) numbers
@@ -239,12 +242,12 @@ def test_a_look_ups_gradient_needs_no_product_with_the_whole_table(gpu, size, mo
 
 
 @pytest.mark.parametrize("bad", [7, -1])
-def test_ids_and_targets_on_the_host_are_checked_before_they_go_over(gpu, bad):
+def test_host_ids_and_targets_are_checked_before_upload(gpu, bad):
     with pytest.raises(InputError, match=f"contain {bad}; allowed are 0 to 6"):
         Embedding(7, 4).forward(np.array([1, bad]))
     right, wrong, counted = np.ones((2, 3), int), np.full((2, 3), bad), np.ones((2, 3), bool)
     with backend.using("numpy"):
-        models = [model_of("gpt") for _ in ENGINES]
+        models = [make_random_model("gpt") for _ in ENGINES]
     for engine, model in zip(ENGINES, models, strict=True):
         model = model.to_backend()
         for ids, targets in ((wrong, right), (right, wrong)):

@@ -4,52 +4,37 @@ import itertools
 
 import pytest
 
-from tests.tools import slow
-from tests.tools.blame_files import (
-    MARK,
-    is_right,
-    list_mistakes,
-    list_right_files,
-    make_answer,
-    read_mistake,
-    reports_error,
-    run_blame,
-)
+from tests.tools import blame_files
+from tests.tools.blame_files import make_answer, read_mistake, reports_error, run_blame
 from tests.tools.blame_mutants import choose_mutants, make_neutral_mutants, score_mutants
 from tests.tools.layer_styles import layers, make_source
 
 QUICK = ("a_attention_scale", "b_dropout_scale", "b_rnn_step_tanh")
-QUICK_RIGHT = ("right_einsum_attention", "right_gradient_made_in_forward", "right_lambda_list",
-               "right_one_name", "right_strided_windows", "right_try_and_while")
 QUICK_LAYERS = [("LayerNorm", "functions"), ("GRUCell", "self"), ("Linear", "cache")]
-
-
-@pytest.mark.parametrize("path", slow.mark_except(QUICK, list_mistakes(), lambda path: path.stem),
-                         ids=lambda path: path.stem)
-def test_a_file_has_one_mistake_and_is_right_without_it(path, tmp_path):
-    assert path.read_text().count(MARK) == 1
-    wrong, _, right = read_mistake(path)
-    assert is_right(right, tmp_path) and not is_right(wrong, tmp_path)
 
 
 @pytest.mark.parametrize(("names", "count", "least"), [
     (QUICK, 3, 3), pytest.param((), 60, 56, marks=pytest.mark.slow)])
 def test_most_mistakes_are_named_and_no_verified_fix_is_false(names, count, least, tmp_path):
-    paths = [path for path in list_mistakes() if path.stem in names or not names]
-    found = [make_answer(*read_mistake(path)[:2], tmp_path) for path in paths]
+    found = []
+    for wrong, line, right in (read_mistake(path) for path in blame_files.list_mistakes()
+                               if path.stem in names or not names):
+        found.append(make_answer(wrong, line, tmp_path))
+        assert run_blame(right, tmp_path).right
     assert len(found) == count and sum(a.on_line for a in found) >= least
     assert not any(a.report.right or a.is_true is False for a in found)
     assert max(a.seconds for a in found) < 10
 
 
-@pytest.mark.parametrize("path", slow.mark_except(
-    QUICK_RIGHT, list_right_files(), lambda path: path.stem), ids=lambda path: path.stem)
-def test_a_correct_file_in_an_odd_style_is_correct(path, tmp_path):
-    assert run_blame(path.read_text(), tmp_path).right
+def test_correct_files_in_odd_styles_are_correct_in_all_their_gradients(tmp_path):
+    paths = blame_files.FOLDER.glob("right_*.py")
+    reports = [run_blame(path.read_text(), tmp_path) for path in paths]
+    assert len(reports) == 14 and not [report for report in reports if not report.right]
+    assert sum(len(report.rows) for report in reports) == 24
 
 
 @pytest.mark.parametrize("find", [
-    lambda: QUICK_LAYERS, pytest.param(layers, marks=pytest.mark.slow)])
+    lambda: QUICK_LAYERS, pytest.param(lambda: layers()[::4], marks=pytest.mark.slow)])
 def test_no_layer_of_npdl_is_accused_and_an_answer_takes_at_most_ten_seconds(find, tmp_path):
     answers = {layer: make_answer(make_source(*layer), 0, tmp_path) for layer in find()}
     assert not [layer for layer, answer in answers.items() if reports_error(answer.report)]
@@ -58,14 +43,14 @@ def test_no_layer_of_npdl_is_accused_and_an_answer_takes_at_most_ten_seconds(fin
 
 @pytest.mark.slow
 def test_of_the_mutants_90_percent_are_named_and_no_verified_fix_is_false(tmp_path):
-    found, longest = score_mutants(choose_mutants(1), 80, tmp_path)
-    assert found["on the line"] >= 71 and found["called right"] == 0
-    assert found["mutants"] == 80 and found["raised"] == 0
+    found, longest = score_mutants(choose_mutants(1), 40, tmp_path)
+    assert found["on the line"] >= 36 and found["called right"] == 0
+    assert found["mutants"] == 40 and found["raised"] == 0
     assert found["fixes false"] == 0 and longest < 10
 
 
 @pytest.mark.slow
 def test_no_neutral_mutant_is_accused(tmp_path):
-    pool = list(itertools.islice(choose_mutants(1, make_neutral_mutants), 60))
-    assert len(pool) == 60
+    pool = list(itertools.islice(choose_mutants(1, make_neutral_mutants), 30))
+    assert len(pool) == 30
     assert not [str(mutant) for mutant in pool if reports_error(run_blame(mutant.text, tmp_path))]

@@ -15,7 +15,6 @@ from npdl.study.homework.exercise import Exercise, copy_method_source
 from npdl.study.homework.handout import LAYERS, write_homework
 from npdl.study.homework.home import describe_layer_errors
 
-ROOT = Path(__file__).parents[2]
 EVERY = list(find_layer_classes())
 
 
@@ -158,6 +157,6 @@ def test_a_handout_runs_its_tests_with_pytest(tmp_path, monkeypatch):
     Path("linear.py").write_text(solve("Linear"))
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
                           capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "not written yet" in done.stdout

@@ -7,7 +7,7 @@ A file holds one layer. It is correct if its name begins with `right_`. In every
 ends with the comment `# correct: STATEMENT`, which is removed before `blame` reads the source.
 """
 
-import ast
+import re
 import sys
 import tempfile
 import time
@@ -23,6 +23,8 @@ from npdl.study.check.target import build_target
 
 FOLDER = Path(__file__).parents[1] / "study" / "mistakes"
 MARK = "# correct: "
+# the name of a class with a backward, or f of f_forward
+LAYER = re.compile(r"^class (\w+)(?:.*\n(?=\s))*?.*\n    def backward|^def (\w+)_forward\(", re.M)
 
 
 @dataclass
@@ -53,10 +55,6 @@ def list_mistakes(prefix=""):
     return sorted(p for p in FOLDER.glob(f"{prefix}*.py") if not p.stem.startswith("right_"))
 
 
-def list_right_files():
-    return sorted(FOLDER.glob("right_*.py"))
-
-
 def read_mistake(path):
     """Return (source with the mistake, number of its line, corrected source) of a file."""
     text = path.read_text()
@@ -65,23 +63,11 @@ def read_mistake(path):
     return replace_line(text, number, wrong.strip()), number, replace_line(text, number, statement)
 
 
-def find_layer_name(text):
-    """Return the name of a source's layer: a class with a backward, or f for f_forward."""
-    found = ""
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef) and any(
-                isinstance(f, ast.FunctionDef) and f.name == "backward" for f in node.body):
-            found = node.name
-        elif isinstance(node, ast.FunctionDef) and node.name.endswith("_forward"):
-            found = node.name.removesuffix("_forward")
-    return found
-
-
 def build_layer(text, folder):
-    """Return (layer, inputs, options) for the layer of a source, written into `folder`."""
+    """Return (layer, inputs, options) for the last layer of a source, written into `folder`."""
     path = Path(folder, f"layer_{abs(hash(text))}.py")
     path.write_text(text)
-    return build_target(f"{path}:{find_layer_name(text)}")
+    return build_target(f"{path}:{''.join(LAYER.findall(text)[-1])}")
 
 
 def run_blame(text, folder):

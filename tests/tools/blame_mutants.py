@@ -149,10 +149,7 @@ def score_mutants(pool, count, folder):
         longest = max(longest, given.seconds)
         found["mutants"] += 1
         found["on the line"] += given.on_line
-        found["among the lines"] += given.on_line or mutant.line in [
-            line for line, _ in given.report.alternatives]
         found["called right"] += given.report.right
-        found["no line"] += not given.report.line and not given.report.right
         found["fixes true"] += given.is_true is True
         found["fixes false"] += given.is_true is False
     return found, longest

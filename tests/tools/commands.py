@@ -6,17 +6,8 @@ from experiments.train_seq2seq import main as train_seq2seq  # noqa: F401
 from npdl.__main__ import main
 
 
-def finetune(arguments):
-    return main(["finetune", *arguments])
+def make_command(name):
+    return lambda arguments: main([name, *arguments])
 
 
-def generate(arguments):
-    return main(["generate", *arguments])
-
-
-def ask(arguments):
-    return main(["ask", *arguments])
-
-
-def table(arguments):
-    return main(["table", *arguments])
+finetune, generate, ask, table = map(make_command, ("finetune", "generate", "ask", "table"))

@@ -79,16 +79,9 @@ def forbid_waiting():
 @contextlib.contextmanager
 def numpy_as_cupy():
     """Make `--backend cupy` work in this block, by NumPy if there is no CuPy."""
-    before = {name: sys.modules.get(name) for name in
-              ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.special")}
-    if REASON is None:
+    with pytest.MonkeyPatch.context() as patch:
+        if REASON is not None:
+            for name in ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.special"):
+                patch.setitem(sys.modules, name, None)      # what was there is put back
+            make_numpy_cupy()
         yield
-        return
-    make_numpy_cupy()
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            sys.modules.pop(name)
-            if old is not None:
-                sys.modules[name] = old

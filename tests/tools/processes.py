@@ -27,14 +27,10 @@ def start_python(*arguments, **how):
     return subprocess.Popen(command, text=True, **{**usual, **how})
 
 
-def recorded_step(folder):
-    """Return the last step in the metrics of a run's folder."""
-    path = Path(folder) / "metrics.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return json.loads(lines[-1])["step"] if lines else 0
-
-
 def wait_for_step(process, folder, step):
     """Wait until the metrics of the run of a process have this step, or it has ended."""
-    while recorded_step(folder) < step and process.poll() is None:
+    path, recorded = Path(folder) / "metrics.jsonl", 0
+    while recorded < step and process.poll() is None:
         time.sleep(0.01)
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        recorded = json.loads(lines[-1])["step"] if lines else 0

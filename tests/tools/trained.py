@@ -9,22 +9,19 @@ from npdl.train.run import read_resumed_config, train
 ENGINES = ("plain", "recorded")
 
 
-def update_trainer(trainer, steps):
-    """Return the trainer after `steps` more updates."""
+def make_trained(config, steps, base=None):
+    """Return a new Trainer after its first `steps` updates."""
+    trainer = Trainer(config, base)
     with trainer.engine, np.errstate(all="ignore"):
         for _ in range(steps):
             trainer.update()
     return trainer
 
 
-def make_trained(config, steps, base=None):
-    """Return a new Trainer after its first `steps` updates."""
-    return update_trainer(Trainer(config, base), steps)
-
-
 def state_of(trainer):
     """Return the content of the trainer's checkpoint: (arrays, meta)."""
-    return checkpoint.get_state(trainer.config, trainer.model, trainer.optimizer, trainer.step, 1.0)
+    return checkpoint.collect_state(trainer.config, trainer.model, trainer.optimizer, trainer.step,
+                                    1.0)
 
 
 def arrays_of(folder):

@@ -15,8 +15,7 @@ STEP = re.compile(r"^( *)- name: (.*)\n +run: (?:([^|\n].*)|\|\n((?:\1    .*\n|\
 def read_steps(workflow):
     """Return {name of a step: its commands} of the steps that run commands, in order."""
     text = (FOLDER / f"{workflow}.yml").read_text(encoding="utf-8")
-    return {name: line or textwrap.dedent(block)
-            for _, name, line, block in STEP.findall(text)}
+    return {name: line or textwrap.dedent(block) for _, name, line, block in STEP.findall(text)}
 
 
 if __name__ == "__main__":

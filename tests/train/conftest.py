@@ -21,29 +21,29 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def run_of(tmp_path_factory):
-    """run_of(name): the folder of the trained run with these SETTINGS, only to be read."""
+def get_run(tmp_path_factory):
+    """get_run(name): the folder of the trained run with these SETTINGS, only to be read."""
     root = tmp_path_factory.mktemp("runs")
     (root / "play.txt").write_text(PLAY)
 
-    def make(name):
+    def train_once(name):
         folder, settings = root / name, dict(SETTINGS[name])
         if "text" in settings:
             settings["text"] = str(root / settings["text"])
         if not folder.exists():
             assert train(Config(**settings), folder, quiet=True) == 0
         return folder
-    return make
+    return train_once
 
 
 @pytest.fixture
-def copy_of(run_of, tmp_path):
-    """copy_of(name): a copy of run_of(name) to change."""
-    return lambda name: shutil.copytree(run_of(name), tmp_path / name)
+def copy_run(get_run, tmp_path):
+    """copy_run(name): a copy of get_run(name) to change."""
+    return lambda name: shutil.copytree(get_run(name), tmp_path / name)
 
 
 @pytest.fixture(scope="session")
-def adds(run_of):
+def addition_run(get_run):
     """A run of a GPT that adds modulo 7 without a mistake."""
-    assert load_run(run_of("adds")).records[-1]["train_accuracy"] == 1.0
-    return run_of("adds")
+    assert load_run(get_run("adds")).records[-1]["train_accuracy"] == 1.0
+    return get_run("adds")

@@ -8,57 +8,56 @@ from tests.tools import commands
 from tests.train.conftest import SETTINGS
 
 
-def said(capsys, main, *arguments):
+def run_command(capsys, main, *arguments):
     status = main(list(arguments))
     found = capsys.readouterr()
     return status, found.out + found.err
 
 
-def test_each_equation_is_known_or_not_and_has_its_answer(run_of, capsys):
-    run = str(run_of("gpt"))
+def test_output_says_if_equation_was_trained_and_its_answer(get_run, capsys):
+    run = str(get_run("gpt"))
     data = load_run(run).task.data
     for examples, what in ((data.train, "it was trained on"), (data.validation, "it has not seen")):
         _, a, _, b, _, answer = examples.inputs[0]
         for question in (f"{a} + {b} =", f"{a}+{b}="):
-            status, text = said(capsys, commands.ask, run, question, "--top", "10")
+            status, text = run_command(capsys, commands.ask, run, question, "--top", "10")
             assert status == 0 and what in text.splitlines()[0]
             right = [line.split()[0] for line in text.splitlines() if line.endswith("right")]
             assert right == [str(answer)] == [str((a + b) % 5)]
-    status, text = said(capsys, commands.ask, run, f"{a} + {b} =", "--top", "1")
+    status, text = run_command(capsys, commands.ask, run, f"{a} + {b} =", "--top", "1")
     unranked = f"the right answer, {answer}, has probability"
     assert text.splitlines()[1].endswith("right") or unranked in text
-    status, text = said(capsys, commands.ask, run, "1+2+3=")
+    status, text = run_command(capsys, commands.ask, run, "1+2+3=")
     assert status == 2 and "sequences of 7 tokens are longer than max_len = 6" in text
 
 
-def test_without_a_question_two_unseen_ones_are_asked(run_of, capsys):
-    status, text = said(capsys, commands.ask, str(run_of("gpt")))
+def test_default_questions_are_two_unseen_equations(get_run, capsys):
+    status, text = run_command(capsys, commands.ask, str(get_run("gpt")))
     assert status == 0 and text.count("it has not seen this equation") == 2
 
 
 @pytest.mark.parametrize("question", ["1 + 2", "BOS 1 + 2 =", "+ 2 =", "1 + =", "1 + 9 =",
                                       "1 + 2 = 3 =", "=", ""])
-def test_what_is_no_equation_is_one_line(run_of, capsys, question):
-    status, text = said(capsys, commands.ask, str(run_of("gpt")), question)
+def test_invalid_question_is_one_line(get_run, capsys, question):
+    status, text = run_command(capsys, commands.ask, str(get_run("gpt")), question)
     assert status == 2 and text.count("\n") == 1
 
 
-def test_a_folder_without_a_run_is_called_so(run_of, capsys):
+def test_folder_without_a_run_is_refused(get_run, capsys):
     for name in ("checkpoint.npz", "nothing"):
-        status, text = said(capsys, commands.ask, f"{run_of('gpt')}/{name}")
+        status, text = run_command(capsys, commands.ask, f"{get_run('gpt')}/{name}")
         assert status == 2 and "holds no run (config.json is missing)" in text
 
 
-def test_a_stopped_run_is_in_no_mean_and_columns_that_differ_are_two(run_of, copy_of, tmp_path,
-                                                                     capsys):
-    stopped, narrow = copy_of("gpt"), tmp_path / "narrow"
+def test_table_leaves_out_stopped_runs(get_run, copy_run, tmp_path, capsys):
+    stopped, narrow = copy_run("gpt"), tmp_path / "narrow"
     text = (stopped / "config.json").read_text()
     (stopped / "config.json").write_text(text.replace('"steps": 4', '"steps": 40'))
     train(Config(**SETTINGS["gpt"] | {"width": 8}), narrow, quiet=True)
-    status, text = said(capsys, commands.table, *map(str, (stopped, narrow, run_of("gpt"))))
+    status, text = run_command(capsys, commands.table, *map(str, (stopped, narrow, get_run("gpt"))))
     heads = ["GPT, + mod 5, r_train=0.5, width 8 (seeds 0)",
              "GPT, + mod 5, r_train=0.5, width 16 (seeds 0)"]
     assert status == 0 and " | ".join(heads) in text
     assert f"{stopped} stopped at step 4 of 40 and is left out" in text
-    status, text = said(capsys, commands.table, str(stopped))
+    status, text = run_command(capsys, commands.table, str(stopped))
     assert status == 2 and "stopped at step 4 of 40" in text

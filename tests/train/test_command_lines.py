@@ -59,7 +59,7 @@ BAD = {
 
 @pytest.mark.parametrize("command, arguments, said", [
     (command, *row) for command, rows in BAD.items() for row in rows])
-def test_an_invalid_command_line_is_one_line_and_status_2(tmp_path, run_of, capsys, command,
+def test_an_invalid_command_line_is_one_line_and_status_2(tmp_path, get_run, capsys, command,
                                                           arguments, said):
     places = {"empty": "", "bytes": "\udcff\udcfe", "play": PLAY}
     for name, content in places.items():
@@ -67,7 +67,7 @@ def test_an_invalid_command_line_is_one_line_and_status_2(tmp_path, run_of, caps
         arguments = arguments.replace(f"{{{name}}}", str(tmp_path / name))
     for name in ("adds", "text"):
         if f"{{{name}}}" in arguments:
-            arguments = arguments.replace(f"{{{name}}}", str(run_of(name)))
+            arguments = arguments.replace(f"{{{name}}}", str(get_run(name)))
     out = [] if command == "generate" else ["--quiet", "--out", str(tmp_path / "run")]
     status = status_of(getattr(commands, command), [*arguments.split(), *out])
     shown = capsys.readouterr()

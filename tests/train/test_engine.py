@@ -21,16 +21,16 @@ every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
-def small(model="gpt", **settings):
+def make_small_config(model="gpt", **settings):
     return Config(model=model, **{**SMALL, **settings})
 
 
 @every_model
-def test_engines_and_threads_make_the_same_updates_up_to_rounding(model):
+def test_engines_and_threads_give_the_same_updates(model):
     found = []
     for engine, threads in (("plain", 1), ("recorded", 3)):
-        config = small(model, dtype="float64", engine=engine, threads=threads, clip=0.1,
-                       dropout=0.3, target="auto")
+        config = make_small_config(model, dtype="float64", engine=engine, threads=threads,
+                                   clip=0.1, dropout=0.3, target="auto")
         trainer = make_trained(config, 3)
         with trainer.engine:
             found.append((state_of(trainer)[0], trainer.task.measure(trainer.engine)))
@@ -43,8 +43,9 @@ def test_engines_and_threads_make_the_same_updates_up_to_rounding(model):
 
 
 @pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("lstm", "plain")])
-def test_evaluation_agrees_with_the_formulas(model, engine):
-    trainer = make_trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 1)
+def test_evaluation_equals_formulas(model, engine):
+    config = make_small_config(model, orders=(2, 3), p=3, threads=2, engine=engine)
+    trainer = make_trained(config, 1)
     with trainer.engine:
         record = trainer.task.measure(trainer.engine)
     for name, examples in (("train", trainer.task.data.train),
@@ -59,8 +60,8 @@ def test_evaluation_agrees_with_the_formulas(model, engine):
         assert sum(parts) == pytest.approx(record[f"{name}_loss"], rel=1e-5)
 
 
-def test_an_evaluation_follows_a_model_that_has_changed():
-    trainer = Trainer(small(dtype="float64", threads=2))
+def test_evaluation_uses_changed_model():
+    trainer = Trainer(make_small_config(dtype="float64", threads=2))
     for change in (
             lambda model: None, lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.5),
             lambda model: setattr(model.classifier, "W", Param(2 * model.classifier.W.data))):
@@ -70,23 +71,23 @@ def test_an_evaluation_follows_a_model_that_has_changed():
 
 
 def test_a_batch_of_the_whole_training_set_is_made_once():
-    task = Trainer(small()).task
+    task = Trainer(make_small_config()).task
     assert task.batch(0) is task.batch(1)       # an engine can cache what it makes of it
-    task = Trainer(small(batch=10)).task
+    task = Trainer(make_small_config(batch=10)).task
     assert task.batch(0) is not task.batch(1)
 
 
 @every_engine
 def test_a_breakpoint_in_a_layer_stops_in_every_plain_step_and_in_no_replay(engine):
-    trainer = Trainer(small(engine=engine))
+    trainer = Trainer(make_small_config(engine=engine))
     layers, ran = re.compile(r"npdl/(layers|optim)"), set()
 
-    def look(frame, event, argument):
+    def note_package(frame, event, argument):
         ran.update(layers.findall(frame.f_code.co_filename))
 
     with trainer.engine:
         trainer.update()
-        sys.setprofile(look)
+        sys.setprofile(note_package)
         try:
             trainer.update()
         finally:
@@ -109,22 +110,22 @@ def drop_update(model, optimizer):
 
 
 @pytest.mark.parametrize("change", [double_forward, drop_backward, drop_update])
-def test_methods_that_an_instance_has_of_its_own_are_obeyed(change):
+def test_methods_replaced_on_instances_are_called(change):
     losses = {}
     for engine in ENGINES:
-        trainer = Trainer(small(dtype="float64", engine=engine))
+        trainer = Trainer(make_small_config(dtype="float64", engine=engine))
         change(trainer.model, trainer.optimizer)
         with trainer.engine:
             losses[engine] = [trainer.update(), trainer.update(), trainer.measure()["train_loss"]]
     assert losses["recorded"] == pytest.approx(losses["plain"], rel=1e-9)
     if change is drop_backward:
         with pytest.raises(InputError, match="give threads=1"):
-            trainer = Trainer(small(threads=2))
+            trainer = Trainer(make_small_config(threads=2))
             change(trainer.model, trainer.optimizer)
             trainer.update()
 
 
-def test_targets_of_uint64_and_betas_in_a_list_are_taken():
+def test_uint64_targets_and_list_betas_work():
     rng, losses = np.random.default_rng(0), []
     ids, targets = rng.integers(0, 9, (8, 6)), rng.integers(0, 9, (8, 6)).astype("uint64")
     for engine in ENGINES:

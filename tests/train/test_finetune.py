@@ -10,7 +10,7 @@ from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
 from npdl.train.commands import generate
-from npdl.train.commands.finetune import finetune_config
+from npdl.train.commands.finetune import make_finetune_config
 from npdl.train.config import Adapters
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
@@ -26,17 +26,18 @@ KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("
          "qlora some": {"rank": 2, "bits": 8, "rounding": "nearest", "where": ("W_V",)}}
 
 
-def tuned(base, out, adapters, **given):
+def finetune_run(base, out, adapters, **given):
     run = load_run(base)
-    config = finetune_config(run, adapters, {**QUICK, **given})
+    config = make_finetune_config(run, adapters, {**QUICK, **given})
     assert train(config, out, quiet=True, base=run.model.state_dict()) == 0
     return load_run(out)
 
 
 @pytest.mark.parametrize("kind", slow.mark_except(["lora", "qlora"], KINDS))
-def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, adds, kind):
-    run = tuned(adds, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
-    before, after = load_run(adds).model.state_dict(), run.model.state_dict()
+def test_only_adapters_train_and_step_0_equals_base(tmp_path, addition_run, kind):
+    run = finetune_run(addition_run, tmp_path / "run", Adapters(**KINDS[kind]), operator="-",
+                       r_train=0.5)
+    before, after = load_run(addition_run).model.state_dict(), run.model.state_dict()
     learned = {name for name, _ in run.model.params()}
     assert learned and all(name.rsplit(".", 1)[1] in "AB" for name in learned)
     assert {name.removeprefix("m/") for name in arrays_of(tmp_path / "run")
@@ -53,7 +54,7 @@ def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, adds, ki
         return
     data = ModularArithmetic(7, "-", r_train=0.5)       # untrained adapters: still the base
     for part, examples in (("train", data.train), ("validation", data.validation)):
-        logits, _ = load_run(adds).model.forward(examples.inputs)
+        logits, _ = load_run(addition_run).model.forward(examples.inputs)
         loss, accuracy = loss_and_accuracy(logits, examples.targets, examples.eq_positions,
                                            examples.mask)
         assert run.records[0]["step"] == 0
@@ -61,9 +62,9 @@ def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, adds, ki
         assert run.records[0][f"{part}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
 
 
-def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(adds):
-    run = load_run(adds)
-    config = finetune_config(run, Adapters(), {"p": 5, "operator": "*"})
+def test_new_modulus_and_operator_keep_token_ids(addition_run):
+    run = load_run(addition_run)
+    config = make_finetune_config(run, Adapters(), {"p": 5, "operator": "*"})
     words = Trainer(config, run.model.state_dict()).task.vocabulary
     known = run.task.vocabulary
     assert words.size == known.size and words.operator == known.operator
@@ -71,54 +72,56 @@ def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(adds):
     assert [words.id_of(t) for t in ("4", "=", "BOS", "EOS", "PAD")] == \
         [known.id_of(t) for t in ("4", "=", "BOS", "EOS", "PAD")]
     with pytest.raises(InputError, match="--q 9: the run's vocabulary has the 7 numbers"):
-        finetune_config(run, Adapters(), {"q": 9})
-    assert finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
+        make_finetune_config(run, Adapters(), {"q": 9})
+    assert make_finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
 
 
 @pytest.mark.parametrize("model, kind, engine", [
     ("gpt", "lora", "recorded"), ("lstm", "qlora", "plain"),
     pytest.param("gpt", "qlora some", "recorded", marks=pytest.mark.slow)])
-def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, run_of, model, kind, engine):
+def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, get_run, model, kind, engine):
     adapters = Adapters(**KINDS[kind])
     given = {"operator": "-", "engine": engine, "threads": 2, "target": "numpy"}
-    tuned(run_of(model), tmp_path / "whole", adapters, **given)
+    finetune_run(get_run(model), tmp_path / "whole", adapters, **given)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    run = load_run(run_of(model))
-    resume_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 4,
+    run = load_run(get_run(model))
+    resume_from(tmp_path / "cut", make_finetune_config(run, adapters, {**QUICK, **given}), 4,
                 run.model.state_dict())
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_the_device_path_gives_the_same_run(tmp_path, adds):
+def test_finetuning_on_device_equals_host(tmp_path, addition_run):
     adapters = Adapters(rank=2, bits=4, block=16)
-    here = tuned(adds, tmp_path / "numpy", adapters, operator="-")
+    here = finetune_run(addition_run, tmp_path / "numpy", adapters, operator="-")
     with device.numpy_as_cupy(), backend.using("cupy"):
-        config = finetune_config(load_run(adds), adapters,
+        config = make_finetune_config(load_run(addition_run), adapters,
                                  {**QUICK, "operator": "-", "backend": "cupy"})
-        parameters = load_run(adds).model.state_dict()
+        parameters = load_run(addition_run).model.state_dict()
         train(config, tmp_path / "device", quiet=True, base=parameters)
     assert_same_records(load_run(tmp_path / "device").records, here.records)
 
 
 @pytest.mark.parametrize("model", ["text", "text-lstm"])
-def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, run_of, capsys, model):
+def test_text_run_is_finetuned_on_another_text(tmp_path, get_run, capsys, model):
     given, odd, out = (tmp_path / name for name in ("given", "odd", "tuned"))
     given.write_text(PLAY[::-1])
     odd.write_text("xyz " * 60)
     quick = ["--steps", "3", "--engine", "plain", "--quiet", "--out", str(out)]
     for text, said in ((["--text", str(odd)], "character 'x' is not among"), ([], "name the text")):
-        check_refused(commands.finetune, [str(run_of(model)), *text, *quick], said, out, capsys)
-    assert commands.finetune([str(run_of(model)), "--text", str(given), *quick]) == 0
+        check_refused(commands.finetune, [str(get_run(model)), *text, *quick], said, out, capsys)
+    assert commands.finetune([str(get_run(model)), "--text", str(given), *quick]) == 0
     run = load_run(out)
     assert run.config.text == str(given) and run.config.batch == 5
     assert run.task.vocabulary.characters == "".join(sorted(set(PLAY)))
-    assert generate.generate(generate.source_from_run(run), "be", tokens=12)[0]
+    assert generate.generate(generate.make_source_from_run(run), "be", tokens=12)[0]
 
 
-def test_runs_of_the_wrong_kind_are_refused(tmp_path, adds, capsys):
+def test_runs_of_the_wrong_kind_are_refused(tmp_path, addition_run, capsys):
     with pytest.raises(InputError, match="has adapters already"):
-        finetune_config(tuned(adds, tmp_path / "lora", Adapters()), Adapters(), {})
-    assert commands.finetune(["--resume", "--out", str(adds)]) == 2
-    assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
-    assert commands.finetune([str(adds), "--steps", "1", "--out", str(adds)]) == 2
+        run = finetune_run(addition_run, tmp_path / "lora", Adapters())
+        make_finetune_config(run, Adapters(), {})
+    assert commands.finetune(["--resume", "--out", str(addition_run)]) == 2
+    assert "was not fine-tuned; resume it with python experiments/train_gpt.py" in (
+        capsys.readouterr().err)
+    assert commands.finetune([str(addition_run), "--steps", "1", "--out", str(addition_run)]) == 2
     assert "holds a run already" in capsys.readouterr().err

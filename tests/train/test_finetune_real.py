@@ -9,14 +9,21 @@ import pytest
 
 from npdl.adapt.linears import QuantLinear
 from npdl.core import walk
-from npdl.train.folder import describe_config
+from npdl.train.folder import make_run_title
 from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 from npdl.train.run import load_run
 from tests.tools import commands, slow
 from tests.tools.refusals import check_refused, status_of
 from tests.tools.trained import arrays_of, assert_same_runs
-from tests.train.pretrained.model_folders import GPT2, LLAMA, TEXT, rewrite, settings, write_folder
+from tests.train.pretrained.model_folders import (
+    GPT2,
+    LLAMA,
+    TEXT,
+    change_settings,
+    rewrite_arrays,
+    write_folder,
+)
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
 
@@ -45,7 +52,7 @@ def tune(base, out, *options, model="model"):
 
 @pytest.mark.parametrize(("kind", "model"), slow.mark_except(
     [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
-def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, base, kind, model):
+def test_loss_falls_and_checkpoint_has_trained_parameters(tmp_path, base, kind, model):
     out = tmp_path / "run"
     assert tune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, "--engine", "recorded",
                 "--target", "numpy", model=model) == 0
@@ -65,7 +72,7 @@ def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, bas
 
 def test_dropout_of_the_config_changes_what_is_learned(tmp_path, base):
     shutil.copytree(base / "gpt2", tmp_path / "model")
-    settings(tmp_path / "model", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
+    change_settings(tmp_path / "model", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
     found = []
     for i, folder in enumerate([base / "gpt2", base / "gpt2", tmp_path / "model"]):
         assert tune(base, tmp_path / str(i), *KINDS["lora"], model=folder) == 0
@@ -89,7 +96,7 @@ def test_a_resumed_run_is_bitwise_identical(tmp_path, base, kind):
 
 @pytest.mark.slow
 @every_kind
-def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
+def test_merged_model_folder_loads(tmp_path, base, kind, capsys):
     out, merged = tmp_path / "run", tmp_path / "merged"
     assert tune(base, out, *KINDS[kind], "--lr", 0.1) == 0
     assert commands.finetune([str(out), "--merge", "--out", str(merged)]) == 0
@@ -108,7 +115,7 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     assert tune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
 
 
-def test_what_is_shown_at_the_end(tmp_path, base, capsys):
+def test_final_output_shows_loss_and_memory(tmp_path, base, capsys):
     options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--engine",
                "plain", "--out", str(tmp_path / "run")]
     assert commands.finetune(options) == 0
@@ -118,12 +125,12 @@ def test_what_is_shown_at_the_end(tmp_path, base, capsys):
     assert summary["adapted"]["trainable"] == 2 * 8 * (2 * 64 + 2 * 48 + 3 * 96)
 
 
-def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
+def test_other_commands_recognise_finetuned_run(tmp_path, base, capsys):
     out = tmp_path / "run"
     assert tune(base, out, "--rank", 2) == 0
     assert commands.table([str(out)]) == 0
     assert "model, " in capsys.readouterr().out
-    assert describe_config(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
+    assert make_run_title(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
     for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),
                                      (commands.train_gpt, ["--resume", "--out", str(out)],
                                       "resume it with python -m npdl finetune")):
@@ -132,7 +139,7 @@ def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
 
 
 @pytest.mark.slow
-def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
+def test_resume_needs_the_same_model(tmp_path, base, capsys):
     model, out = tmp_path / "model", tmp_path / "run"
     shutil.copytree(base / "model", model)
     assert tune(base, out, "--for-steps", 2, model=model) == 0
@@ -143,7 +150,7 @@ def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
                   "--pretrained", model, capsys)
     assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
     assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
-    rewrite(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
+    rewrite_arrays(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
     check_refused(commands.finetune, again, "is not the model that the run began with (another "
                   "SHA-256)", model, capsys)
     status = status_of(commands.generate, [str(out), "The"])
@@ -171,7 +178,7 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, options, 
     check_refused(commands.finetune, given, mentioned, tmp_path / "run", capsys)
 
 
-def test_what_a_fine_tuning_of_a_real_model_needs(tmp_path, base, capsys):
+def test_wrong_finetuning_arguments_are_refused(tmp_path, base, capsys):
     assert tune(base, tmp_path / "run") == 0
     for arguments, mentioned in (
             ([str(base / "model")], "--text is missing"),

@@ -18,7 +18,7 @@ SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "b
 
 
 @pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])
-def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
+def test_full_window_is_cut_to_half_for_real_models(kind, computed, monkeypatch):
     """It recomputes half a window now and then; a run's model recomputes all of it each time."""
     class Words:
         encode_prompt = encode = staticmethod(lambda text: [1, 2, 3])
@@ -32,8 +32,8 @@ def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
-def test_a_run_loads_and_generates_without_its_text(copy_of, capsys, model):
-    run = copy_of("text" if model == "gpt" else "text-lstm")
+def test_a_run_loads_and_generates_without_its_text(copy_run, capsys, model):
+    run = copy_run("text" if model == "gpt" else "text-lstm")
     settings = (run / "config.json").read_text()
     (run / "config.json").write_text(settings.replace("play.txt", "gone.txt"))
     assert load_run(run).task.vocabulary.characters == "".join(sorted(set(PLAY)))
@@ -47,7 +47,7 @@ def test_a_run_loads_and_generates_without_its_text(copy_of, capsys, model):
 
 
 @pytest.mark.parametrize("model", slow.mark_except(["gpt"], ["gpt", "lstm"]))
-def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, model):
+def test_repeating_text_is_learned_and_continued(tmp_path, model):
     path = tmp_path / "round.txt"
     path.write_text("abcdefg" * 100)
     config = Config(model=model, text=str(path), steps=300, lr=1e-2, weight_decay=0.0,
@@ -55,44 +55,44 @@ def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, 
     train(config, tmp_path / "run", quiet=True)
     run = load_run(tmp_path / "run")
     assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
-    [found], ids = generate.generate(generate.source_from_run(run), "abcdef", tokens=30)
+    [found], ids = generate.generate(generate.make_source_from_run(run), "abcdef", tokens=30)
     assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
-    beam, _ = generate.generate(generate.source_from_run(run), "abc", "beam", tokens=5, width=2,
-                                n_best=2)
+    beam, _ = generate.generate(generate.make_source_from_run(run), "abc", "beam", tokens=5,
+                                width=2, n_best=2)
     assert run.task.vocabulary.decode(beam[0].tokens) == "defga" and len(beam) == 2
     assert beam[0].log_prob >= beam[1].log_prob
-    [drawn], _ = generate.generate(generate.source_from_run(run), "abc", "sample", tokens=5,
-                                   top_k=1, seed=5)
-    assert run.task.vocabulary.decode(drawn.tokens) == "defga"
+    [sampled], _ = generate.generate(generate.make_source_from_run(run), "abc", "sample", tokens=5,
+                                     top_k=1, seed=5)
+    assert run.task.vocabulary.decode(sampled.tokens) == "defga"
 
 
-def test_sampling_repeats_with_its_seed(run_of):
-    run = load_run(run_of("text"))
+def test_sampling_repeats_with_its_seed(get_run):
+    run = load_run(get_run("text"))
 
-    def drawn(seed):
-        return generate.generate(generate.source_from_run(run), "To", "sample", tokens=30,
+    def sample_with_seed(seed):
+        return generate.generate(generate.make_source_from_run(run), "To", "sample", tokens=30,
                                  temperature=2.0, seed=seed)[0][0]
 
-    assert drawn(1) == drawn(1) != drawn(2)
+    assert sample_with_seed(1) == sample_with_seed(1) != sample_with_seed(2)
 
 
-def test_an_equation_is_continued_to_its_end(adds, capsys):
-    run = load_run(adds)
+def test_equation_is_continued_to_its_end(addition_run, capsys):
+    run = load_run(addition_run)
     for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
                 {"method": "sample", "top_p": 0.5}):
-        found, ids = generate.generate(generate.source_from_run(run), "2 + 6 =", **how)
+        found, ids = generate.generate(generate.make_source_from_run(run), "2 + 6 =", **how)
         assert run.task.vocabulary.decode(ids) == "BOS 2 + 6 ="
         assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete
         assert len(found) == how.get("n_best", 1)
-    assert commands.generate([str(adds), "2 + 6 ="]) == 0
+    assert commands.generate([str(addition_run), "2 + 6 ="]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("2 + 6 = 1 EOS    (probability 0.9") and not shown.err
-    assert commands.generate([str(adds), "2 + 9 ="]) == 2
+    assert commands.generate([str(addition_run), "2 + 9 ="]) == 2
     assert "unknown token '9'" in capsys.readouterr().err
 
 
-def test_several_prompts_are_continued_one_after_the_other(run_of, capsys):
-    run, apart = str(run_of("text")), []
+def test_several_prompts_are_continued_one_after_the_other(get_run, capsys):
+    run, apart = str(get_run("text")), []
     for prompt in ("To", "be"):
         assert commands.generate([run, prompt, "--tokens", "3"]) == 0
         apart.append(capsys.readouterr().out)

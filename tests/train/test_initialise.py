@@ -15,7 +15,7 @@ from npdl.train.initialise import initialise
 V, L, D = 50, 3, 64
 
 
-def started(init, **options):
+def initialise_new_gpt(init, **options):
     model = GPT(V, D, L, 4, max_len=16, norm="pre", positions="learned", padding_id=7, rng=0,
                 **options)
     initialise(model, init, np.random.default_rng(1))
@@ -24,8 +24,8 @@ def started(init, **options):
 
 @pytest.mark.parametrize("init", ["gpt2", "lecun"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_sizes_and_the_first_loss_is_that_of_guessing(init, tied):
-    model, residual = started(init, tied=tied), 0
+def test_parameter_sizes_and_first_loss_of_initialised_gpt(init, tied):
+    model, residual = initialise_new_gpt(init, tied=tied), 0
     for name, param in model.params():
         is_table = name in ("embedding.W", "positions.W")
         std = 0.02 if init == "gpt2" or is_table else 1 / math.sqrt(param.data.shape[0])
@@ -44,14 +44,14 @@ def test_sizes_and_the_first_loss_is_that_of_guessing(init, tied):
     assert float(loss) == pytest.approx(math.log(V) + wide, abs=0.15 if wide else 0.1)
 
 
-def test_torchs_values_are_the_layers_own():
-    model, other = started("torch"), GPT(V, D, L, 4, max_len=16, norm="pre", positions="learned",
-                                         padding_id=7, rng=0)
+def test_torch_initialisation_keeps_layer_values():
+    model = initialise_new_gpt("torch")
+    other = GPT(V, D, L, 4, max_len=16, norm="pre", positions="learned", padding_id=7, rng=0)
     for (name, a), (_, b) in zip(model.params(), other.params(), strict=True):
         np.testing.assert_array_equal(a.data, b.data, err_msg=name)
 
 
-def test_glorots_gates_are_wider_and_their_biases_zero():
+def test_xavier_gates_are_uniform_with_zero_biases():
     for bias in (True, False):
         model = LSTMLM(V, D, 2, bias=bias)
         before = model.state_dict()

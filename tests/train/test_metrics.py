@@ -11,17 +11,17 @@ from npdl.train.metrics import append_record, read_records, remove_records_after
 RECORDS = [{"step": step, "train_loss": 1 / (step + 1)} for step in range(4)]
 
 
-def write(path, records):
+def write_records(path, records):
     for record in records:
         append_record(path, record)
 
 
-def test_records_are_appended_come_back_and_are_removed_after_a_step(tmp_path):
+def test_records_are_appended_read_and_removed(tmp_path):
     path = tmp_path / "m.jsonl"
-    write(path, RECORDS[:2])
-    write(path, RECORDS[2:])
+    write_records(path, RECORDS[:2])
+    write_records(path, RECORDS[2:])
     assert read_records(path) == RECORDS
-    write(path, [{"step": np.int64(9), "train_loss": np.float32(0.1)}])
+    write_records(path, [{"step": np.int64(9), "train_loss": np.float32(0.1)}])
     assert read_records(path)[-1] == {"step": 9, "train_loss": float(np.float32(0.1))}
     assert remove_records_after(path, 9) == 0 and remove_records_after(path, 1) == 3
     assert read_records(path) == RECORDS[:2]
@@ -37,7 +37,7 @@ def test_a_value_that_json_cannot_hold_is_refused(tmp_path, record):
 
 def test_an_incomplete_last_line_is_left_out_and_removed(tmp_path):
     path = tmp_path / "m.jsonl"
-    write(path, RECORDS)
+    write_records(path, RECORDS)
     whole = path.read_bytes()
     last = whole.rindex(b"\n", 0, -1) + 1
     for cut in range(last + 1, len(whole)):

@@ -29,12 +29,12 @@ exec(re.search(r"```python\n(class GrokfastAdamW.*?)```",
 GrokfastAdamW = OF_PAGE["GrokfastAdamW"]
 
 
-def alternating(config):
+def alternate_lr(config):
     return lambda step: config.lr * (1 + step % 2)
 
 
-def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_path):
-    settings = {**SMALL, "r_train": 1.0, "schedule": alternating,
+def test_run_with_custom_optimizer_and_schedule_resumes(tmp_path):
+    settings = {**SMALL, "r_train": 1.0, "schedule": alternate_lr,
                 "optimizer": functools.partial(GrokfastAdamW, amplify=3.0)}
     config, plain = Config(**settings), Config(**settings, engine="plain")
     train(config, tmp_path / "whole", quiet=True)
@@ -51,7 +51,7 @@ def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_
         train(Config(**settings, lr=0.5), tmp_path / "whole")
 
 
-def test_a_function_of_ones_own_is_recorded_by_its_name():
+def test_custom_function_is_saved_by_name():
     config = Config(optimizer=functools.partial(GrokfastAdamW, amplify=3.0))
     assert config.optimizer == UserFunction("GrokfastAdamW(amplify=3.0)")
     assert config.optimizer != UserFunction("GrokfastAdamW")
@@ -59,21 +59,21 @@ def test_a_function_of_ones_own_is_recorded_by_its_name():
     with pytest.raises(InputError, match="<lambda> has no name .* with def"):
         Config(optimizer=lambda config, model: None)
     with pytest.raises(InputError, match="--betas"):
-        Config(betas=alternating)
+        Config(betas=alternate_lr)
 
 
-def example(name):
+def load_example_main(name):
     return runpy.run_path(EXAMPLES / f"{name}.py")["main"]
 
 
 @pytest.mark.parametrize("processes", ["sequential", pytest.param("loky", marks=pytest.mark.slow)])
-def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, capsys, processes):
+def test_sweep_over_custom_optimizers_makes_table_and_curves(tmp_path, capsys, processes):
     settings = {"ends": (1.0, 0.1), "seeds": (0, 1), "steps": 4, "p": 5, "width": 8,
                 "engine": "plain"}
     with joblib.parallel_config(backend=processes):
-        example("own_optimizer")(tmp_path, **settings)
+        load_example_main("own_optimizer")(tmp_path, **settings)
         shown = capsys.readouterr().out
-        assert example("own_optimizer")(tmp_path, **settings) >= 0      # all are finished
+        assert load_example_main("own_optimizer")(tmp_path, **settings) >= 0      # all are finished
     assert capsys.readouterr().out == shown
     table, plotted, _ = shown.splitlines()[-3:]
     runs = table.split()[4:]
@@ -86,9 +86,9 @@ def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, cap
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_task_of_ones_own_learns_resumes_and_is_in_the_table(tmp_path, capsys):
+def test_custom_task_learns_resumes_and_is_in_table(tmp_path, capsys):
     small = {"n": 3, "steps": 120, "width": 32, "batch": 20, "lr": 5e-3, "target": "numpy"}
-    assert example("own_task")(tmp_path, **small) > 0.95
+    assert load_example_main("own_task")(tmp_path, **small) > 0.95
     assert "python -m npdl" not in capsys.readouterr().out
     assert commands.table([str(tmp_path / "run")]) == 0
     assert "| GPT, Permutations(n=3) (seeds 0) |" in capsys.readouterr().out
@@ -96,7 +96,7 @@ def test_a_task_of_ones_own_learns_resumes_and_is_in_the_table(tmp_path, capsys)
         load_run(tmp_path / "run")
 
 
-def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path, capsys):
+def test_custom_model_has_right_gradients_and_prints_sample(tmp_path, capsys):
     names = runpy.run_path(EXAMPLES / "own_model.py")
     x = np.random.default_rng(0).normal(size=(2, 4, 3))
     assert npdl.gradcheck(names["CoupledLSTM"](3, 2, rng=0), x).ok
@@ -110,8 +110,8 @@ def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path
     assert load_run(tmp_path / "run", config).model.params()
 
 
-def test_a_loop_of_ones_own_needs_no_task_and_no_accuracy(tmp_path, capsys):
-    config = Config(model=npdl.Linear, task=alternating, steps=4, eval_first=0, eval_every=2)
+def test_custom_loop_needs_no_task_and_no_accuracy(tmp_path, capsys):
+    config = Config(model=npdl.Linear, task=alternate_lr, steps=4, eval_first=0, eval_every=2)
     for for_steps in (3, None):
         model = npdl.Linear(3, 2)
         optimizer = npdl.SGD(model, lr=0.1)
@@ -123,5 +123,5 @@ def test_a_loop_of_ones_own_needs_no_task_and_no_accuracy(tmp_path, capsys):
             run.finish(None)
     out, err = capsys.readouterr()
     assert "step      4/4  train 5.00e-01\n" in err and "run the same program to resume it" in err
-    assert "| Metric | Linear, alternating, seed 0 |" in out and "| L_train | 0.5 |" in out
+    assert "| Metric | Linear, alternate_lr, seed 0 |" in out and "| L_train | 0.5 |" in out
     assert [record["mine"] for record in read_records(tmp_path / "run" / "metrics.jsonl")] == [2, 2]

@@ -28,12 +28,12 @@ FILES = {"config.json", "metrics.jsonl", "checkpoint.npz", "curves.png", "summar
 every_engine = pytest.mark.parametrize("engine", slow.mark_except(["plain"], ENGINES))
 
 
-def small(model="gpt", **settings):
+def make_small_config(model="gpt", **settings):
     return Config(model=model, **{**SMALL, **settings})
 
 
-def test_the_folder_holds_settings_records_parameters_curves_and_summary(tmp_path, capsys, curves):
-    config = small(steps=11)
+def test_run_folder_has_all_files(tmp_path, capsys, curves):
+    config = make_small_config(steps=11)
     assert train(config, tmp_path / "run") == 0
     run_folder = tmp_path / "run"
     assert {path.name for path in run_folder.iterdir()} == FILES
@@ -58,7 +58,7 @@ def test_the_folder_holds_settings_records_parameters_curves_and_summary(tmp_pat
 @pytest.mark.parametrize("engine", slow.mark_except(["recorded"], ENGINES))
 @pytest.mark.parametrize("model", slow.mark_except(["gpt"], ["gpt", "lstm"]))
 def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, model, engine):
-    config = small(model, steps=11, engine=engine)
+    config = make_small_config(model, steps=11, engine=engine)
     train(config, tmp_path / "whole", quiet=True)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     with open(tmp_path / "cut/metrics.jsonl", "a") as file:
@@ -70,28 +70,28 @@ def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, 
 @every_engine
 def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
         tmp_path, capsys, engine):
-    def number(trainer, stops=False):
+    def read_step(trainer, stops=False):
         if stops and trainer.step == 0:
             signal.raise_signal(signal.SIGINT)
         return trainer.step
 
-    config = small(steps=9, engine=engine)
+    config = make_small_config(steps=9, engine=engine)
     base = {name: param.data for name, param in Trainer(config).model.params()}
-    stopped = functools.partial(number, stops=True)
+    stopped = functools.partial(read_step, stops=True)
     assert train(config, tmp_path / "run", base=base, metrics={"n": stopped}, quiet=True) == 130
     assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
-    assert train(config, tmp_path / "run", True, metrics={"n": number}, quiet=True) == 0
-    assert train(config, tmp_path / "whole", base=base, metrics={"n": number}, quiet=True) == 0
+    assert train(config, tmp_path / "run", True, metrics={"n": read_step}, quiet=True) == 0
+    assert train(config, tmp_path / "whole", base=base, metrics={"n": read_step}, quiet=True) == 0
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
 def test_ctrl_c_while_the_folder_is_made_stops_after_the_first_step(tmp_path, capsys, monkeypatch):
-    def make_and_interrupt(*given, make=folder.make_folder):
+    def make_and_interrupt(*given, make=folder.make_run_folder):
         make(*given)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(folder, "make_folder", make_and_interrupt)
-    assert train(small(steps=9), tmp_path / "run", quiet=True) == 130
+    monkeypatch.setattr(folder, "make_run_folder", make_and_interrupt)
+    assert train(make_small_config(steps=9), tmp_path / "run", quiet=True) == 130
     assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
 
 
@@ -100,7 +100,7 @@ def test_ctrl_c_while_the_folder_is_made_stops_after_the_first_step(tmp_path, ca
     ("lstm", {}, "plain")])
 def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
         tmp_path, capsys, model, more, engine):
-    train(small(model, steps=4, engine=engine, target="numpy"), tmp_path, quiet=True)
+    train(make_small_config(model, steps=4, engine=engine, target="numpy"), tmp_path, quiet=True)
     saved = json.loads((tmp_path / "config.json").read_text())
     saved["config"] |= more
     now, saved["versions"]["engine"] = saved["versions"]["engine"], "0123456789ab"
@@ -120,8 +120,8 @@ def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
 @every_engine
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")       # which NumPy's layers give
 def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path, engine):
-    config = small(steps=40, lr=1e30, save_every=1, eval_first=0, eval_every=40, threads=2,
-                   engine=engine)
+    config = make_small_config(steps=40, lr=1e30, save_every=1, eval_first=0, eval_every=40,
+                               threads=2, engine=engine)
     with pytest.raises(Diverged, match=r"step 2: embedding.W holds NaN or infinity "
                                        r"\(such parameters: \d+\); the last checkpoint is kept"):
         train(config, tmp_path / "run", quiet=True)
@@ -131,7 +131,7 @@ def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path, engin
 
 
 def test_the_plain_engine_warns_of_the_operation_that_overflows(tmp_path):
-    config = small(steps=40, lr=1e30, eval_first=0, engine="plain")
+    config = make_small_config(steps=40, lr=1e30, eval_first=0, engine="plain")
     with pytest.raises(RuntimeWarning, match="overflow encountered") as caught:
         train(config, tmp_path / "run", quiet=True)
     assert "npdl/layers" in str(caught.traceback[-1].path)
@@ -147,31 +147,32 @@ def test_the_plain_engine_warns_of_the_operation_that_overflows(tmp_path):
 ])
 def test_a_metric_that_no_record_can_hold_is_refused(tmp_path, name, value, message):
     with pytest.raises(InputError, match=message):
-        train(small(steps=3), tmp_path / "run", quiet=True, metrics={name: lambda trainer: value})
+        train(make_small_config(steps=3), tmp_path / "run", quiet=True,
+              metrics={name: lambda trainer: value})
 
 
-def test_other_settings_than_the_runs_are_refused_when_it_is_resumed(run_of):
+def test_other_settings_than_the_runs_are_refused_when_it_is_resumed(get_run):
     for given, message in (({"lr": 0.5}, "--lr 0.5"), ({"steps": 3}, "--steps 3"),
                            ({"optimizer": UserFunction("Muon")}, "--optimizer Muon: .* has adamw"),
                            ({"text": "x"}, "--text")):
         with pytest.raises(InputError, match=message):
-            read_resumed_config(run_of("gpt"), given)
-    assert read_resumed_config(run_of("gpt"), {"steps": 6, "p": 5}).steps == 6
+            read_resumed_config(get_run("gpt"), given)
+    assert read_resumed_config(get_run("gpt"), {"steps": 6, "p": 5}).steps == 6
 
 
-def negative_seconds(path, run_of):
+def save_negative_seconds(path, get_run):
     arrays, meta = checkpoint.load(path)
     checkpoint.save(path, arrays, meta | {"seconds": -1})
 
 
 @pytest.mark.parametrize("damage, said", [
-    (lambda path, run_of: os.truncate(path, 100), "cannot be read .*damaged"),
-    (lambda path, run_of: shutil.copy(run_of("lstm") / "checkpoint.npz", path), "does not fit"),
-    (negative_seconds, "has step 4, updates 4 and seconds -1"),
-    (lambda path, run_of: path.unlink(), "cannot be read .*it is missing.*restore it from a copy")])
-def test_a_damaged_checkpoint_is_one_line_that_names_it(copy_of, run_of, damage, said):
-    run_folder = copy_of("gpt")
-    damage(run_folder / "checkpoint.npz", run_of)
+    (lambda path, get_run: os.truncate(path, 100), "cannot be read .*damaged"),
+    (lambda path, get_run: shutil.copy(get_run("lstm") / "checkpoint.npz", path), "does not fit"),
+    (save_negative_seconds, "has step 4, updates 4 and seconds -1"),
+    (lambda path, _: path.unlink(), "cannot be read .*it is missing.*restore it from a copy")])
+def test_a_damaged_checkpoint_is_one_line_that_names_it(copy_run, get_run, damage, said):
+    run_folder = copy_run("gpt")
+    damage(run_folder / "checkpoint.npz", get_run)
     for act in (load_run, lambda f: train(read_resumed_config(f, {}), f, resume=True, quiet=True)):
         with pytest.raises(NpdlError, match=r"checkpoint\.npz " + said) as caught:
             act(run_folder)
@@ -179,8 +180,8 @@ def test_a_damaged_checkpoint_is_one_line_that_names_it(copy_of, run_of, damage,
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "checkpoint.npz"])
-def test_a_named_pipe_in_a_run_folder_is_not_waited_for(copy_of, name):
-    run_folder = copy_of("gpt")
+def test_a_named_pipe_in_a_run_folder_is_not_waited_for(copy_run, name):
+    run_folder = copy_run("gpt")
     (run_folder / name).unlink()
     os.mkfifo(run_folder / name)
     with pytest.raises(NpdlError, match="not a file"):
@@ -188,8 +189,8 @@ def test_a_named_pipe_in_a_run_folder_is_not_waited_for(copy_of, name):
 
 
 @pytest.mark.parametrize("name", ["checkpoint.npz", "metrics.jsonl", "summary.json"])
-def test_a_run_without_its_settings_is_not_overwritten(copy_of, name):
-    run_folder = copy_of("gpt")
+def test_a_run_without_its_settings_is_not_overwritten(copy_run, name):
+    run_folder = copy_run("gpt")
     for other in set(os.listdir(run_folder)) - {name}:
         (run_folder / other).unlink()
     before = (run_folder / name).read_bytes()
@@ -213,8 +214,8 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["save", "append_record"])
-def test_killed_at_its_beginning_a_run_is_there_whole_or_not_at_all(tmp_path, moment):
-    config, owner = small(steps=5), {"save": checkpoint, "append_record": run}[moment]
+def test_run_killed_at_start_is_whole_or_absent(tmp_path, moment):
+    config, owner = make_small_config(steps=5), {"save": checkpoint, "append_record": run}[moment]
     pid = os.fork()
     if pid == 0:
         setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
@@ -231,8 +232,8 @@ def test_killed_at_its_beginning_a_run_is_there_whole_or_not_at_all(tmp_path, mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plot_curves", "write_json"])
-def test_killed_at_its_end_a_resumed_run_has_all_files(tmp_path, curves, name):
-    config = dataclasses.replace(small(steps=5), eval_every=1)
+def test_run_killed_at_end_has_all_files_after_resume(tmp_path, curves, name):
+    config = dataclasses.replace(make_small_config(steps=5), eval_every=1)
     whole, run_folder = tmp_path / "whole", tmp_path / "run"
     train(config, whole, quiet=True)
     write = getattr(folder, name)
@@ -249,19 +250,19 @@ def test_killed_at_its_end_a_resumed_run_has_all_files(tmp_path, curves, name):
     assert_same_runs(whole, run_folder)
 
 
-def test_the_versions_that_decide_the_bits_are_named():
+def test_versions_of_engine_and_libraries_are_collected():
     found = versions.collect_versions()
     assert found.keys() == {"npdl", "engine", "numpy", "blas", "kernels", "compiler", "processor"}
     assert all(isinstance(value, str) and value for value in found.values())
 
 
-def test_the_digest_follows_the_files_of_the_engine_only(tmp_path, monkeypatch):
+def test_engine_digest_depends_on_engine_files_only(tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "ROOT", tmp_path)
     for name in versions.ENGINE:
         path = tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x = 1\n")
-    digest = versions.engine_digest.__wrapped__
+    digest = versions.compute_engine_digest.__wrapped__
     before = digest()
     (tmp_path / "script.py").write_text("")
     assert digest() == before and len(before) == 12

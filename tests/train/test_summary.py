@@ -16,7 +16,7 @@ RECORDS = [dict(zip(NAMES, row, strict=True)) for row in (
     (30, 0.25, 1.0, 2.0, 0.75), (40, 0.25, 0.98, 0.5, 0.95), (50, 0.5, 1.0, 0.5, 0.95))]
 
 
-def test_summary_by_hand():
+def test_summary_equals_values_by_hand():
     summary = summarise(RECORDS)
     assert summary == {
         "train_loss": 0.25, "t_f_train_loss": 30, "train_accuracy": 1.0, "t_f_train_accuracy": 20,
@@ -52,7 +52,7 @@ def test_a_cell_has_the_mean_and_the_population_deviation_of_the_known_values():
     assert f"| L_train | {np.mean(values):.3g} ± {np.std(values, ddof=0):.3g} |" in table
 
 
-def test_tables():
+def test_format_table_equals_expected_text():
     summary = summarise(RECORDS)
     worse = summary | {"train_loss": 0.75, "t_f_train_loss": 45, "validation_accuracy": None}
     columns = {"LSTM": [summary, worse], "GPT": [summary]}
@@ -67,7 +67,7 @@ def test_tables():
 
 
 @pytest.mark.slow
-def test_curves_are_a_png_and_the_same_bytes_again(tmp_path):
+def test_curves_png_is_deterministic(tmp_path):
     groups = {"a title with $ and _": [RECORDS]}
     plot_curves(groups, tmp_path / "a.png")
     plot_curves(groups, tmp_path / "b.png")
@@ -78,7 +78,7 @@ def test_curves_are_a_png_and_the_same_bytes_again(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_curves_of_little_or_nothing(tmp_path):
+def test_curves_of_few_or_no_records(tmp_path):
     with pytest.raises(InputError):
         plot_curves({"empty": [[]]}, tmp_path / "a.png")
     plot_curves({"zero": [[{"step": 0, "train_loss": 0.0}]]}, tmp_path / "a.png", log_steps=True)

@@ -12,7 +12,7 @@ from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.folder import is_finished, lock_folder, read_config
 from npdl.train.run import load_run, train
-from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
+from npdl.train.sweep import get_run_folder, load_sweep_metrics, sweep
 from tests.tools import device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.processes import start_python, wait_for_step
@@ -24,48 +24,48 @@ CONFIGS = [Config(model=model, p=7, width=16, heads=2, steps=30, save_every=10, 
 
 
 def test_a_folder_is_named_by_the_settings_that_decide_the_results(tmp_path):
-    names = {folder_of(tmp_path, config).name for config in CONFIGS}
+    names = {get_run_folder(tmp_path, config).name for config in CONFIGS}
     assert len(names) == len(CONFIGS)
     again = Config.from_json(json.loads(json.dumps(CONFIGS[0].to_json())))
-    assert folder_of(tmp_path, again) == folder_of(tmp_path, CONFIGS[0])
+    assert get_run_folder(tmp_path, again) == get_run_folder(tmp_path, CONFIGS[0])
     there = dataclasses.replace(CONFIGS[0], backend="cupy")
-    assert folder_of(tmp_path, there) == folder_of(tmp_path, CONFIGS[0])
+    assert get_run_folder(tmp_path, there) == get_run_folder(tmp_path, CONFIGS[0])
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def run_root(tmp_path_factory):
     """The folders of both runs, trained in this process."""
     root = tmp_path_factory.mktemp("alone")
     for config in CONFIGS:
-        assert train(config, folder_of(root, config), quiet=True) == 0
+        assert train(config, get_run_folder(root, config), quiet=True) == 0
     return root
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_sweeps_runs_are_bitwise_identical_and_none_is_made_twice(tmp_path, alone, jobs):
+def test_sweep_runs_are_identical_and_not_repeated(tmp_path, run_root, jobs):
     outcomes = sweep(CONFIGS, tmp_path, jobs=jobs, quiet=True)
-    assert outcomes == {"finished": [folder_of(tmp_path, config) for config in CONFIGS]}
+    assert outcomes == {"finished": [get_run_folder(tmp_path, config) for config in CONFIGS]}
     for config in CONFIGS:
-        assert_same_runs(folder_of(alone, config), folder_of(tmp_path, config))
-        assert load_sweep_metrics(tmp_path, config) == load_sweep_metrics(alone, config)
+        assert_same_runs(get_run_folder(run_root, config), get_run_folder(tmp_path, config))
+        assert load_sweep_metrics(tmp_path, config) == load_sweep_metrics(run_root, config)
     stamps = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
     assert sweep(CONFIGS, tmp_path, jobs=jobs, quiet=True) == outcomes
     assert stamps == {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_gives_the_same_bits(tmp_path, alone):
+def test_dask_cluster_gives_the_same_results(tmp_path, run_root):
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
     with (distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c,
           distributed.Client(c), joblib.parallel_config(backend="dask")):
         assert sweep(CONFIGS, tmp_path, quiet=True).keys() == {"finished"}
     for config in CONFIGS:
-        assert_same_runs(folder_of(alone, config), folder_of(tmp_path, config))
+        assert_same_runs(get_run_folder(run_root, config), get_run_folder(tmp_path, config))
 
 
 def test_a_run_that_fails_or_is_in_use_does_not_stop_the_others(tmp_path, capsys):
     third = dataclasses.replace(CONFIGS[0], seed=5)
-    broken, used, good = (folder_of(tmp_path, config) for config in (*CONFIGS, third))
+    broken, used, good = (get_run_folder(tmp_path, config) for config in (*CONFIGS, third))
     broken.mkdir(parents=True)
     (broken / "config.json").write_text("not a run")
     train(CONFIGS[1], used, quiet=True, for_steps=1)
@@ -77,7 +77,7 @@ def test_a_run_that_fails_or_is_in_use_does_not_stop_the_others(tmp_path, capsys
 
 def test_a_run_may_continue_with_another_backend(tmp_path):
     there = dataclasses.replace(CONFIGS[0], backend="cupy")
-    folder = folder_of(tmp_path, there)
+    folder = get_run_folder(tmp_path, there)
     train(CONFIGS[0], folder, quiet=True, for_steps=10)
     with device.numpy_as_cupy():
         assert sweep([there], tmp_path, jobs=1, quiet=True) == {"finished": [folder]}
@@ -86,7 +86,7 @@ def test_a_run_may_continue_with_another_backend(tmp_path):
     assert_same_records(load_run(folder).records, load_run(tmp_path / "unbroken").records)
 
 
-def test_no_jobs_are_refused(tmp_path):
+def test_zero_jobs_are_refused(tmp_path):
     with pytest.raises(InputError, match="jobs = 0"):
         sweep(CONFIGS, tmp_path, jobs=0)
 
@@ -117,9 +117,9 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs, number", [
     (2, signal.SIGINT), (2, signal.SIGTERM), (1, signal.SIGKILL)])
-def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, whole, jobs, number):
+def test_stopped_sweep_saves_and_resumes(tmp_path, whole, jobs, number):
     configs = [LONG, dataclasses.replace(LONG, seed=1)][:jobs]
-    folders = [folder_of(tmp_path, one) for one in configs]
+    folders = [get_run_folder(tmp_path, one) for one in configs]
     launcher = start_python("-c", SWEEP, tmp_path, jobs,
                             *(json.dumps(one.to_json()) for one in configs))
     for folder in folders:

@@ -25,17 +25,17 @@ every_model = pytest.mark.parametrize("model", SEQ2SEQ)
 
 
 @pytest.fixture(autouse=True)
-def few_are_measured(monkeypatch):
+def measure_few_dates(monkeypatch):
     monkeypatch.setattr(DatesTask, "MEASURED", 30)
 
 
-def tiny(model, **settings):
+def make_tiny_config(model, **settings):
     return Config(model=model, **{**TINY, **settings})
 
 
 @pytest.mark.parametrize("model, settings", [(SEQ2SEQ[0], {}), (SEQ2SEQ[1], {"dropout": 0.3})])
-def test_a_run_is_a_folder_that_resumes_and_loads(tmp_path, model, settings):
-    config = tiny(model, **settings)
+def test_translation_run_resumes_and_loads(tmp_path, model, settings):
+    config = make_tiny_config(model, **settings)
     for name in ("whole", "cut"):
         assert train(config, tmp_path / name, quiet=True) == 0
     resume_from(tmp_path / "cut", config, 2)
@@ -47,8 +47,8 @@ def test_a_run_is_a_folder_that_resumes_and_loads(tmp_path, model, settings):
 
 
 @every_model
-def test_training_is_teacher_forced_on_days_that_are_not_held_out(model):
-    task = Trainer(tiny(model, batch=50)).task
+def test_training_uses_teacher_forcing_on_training_days(model):
+    task = Trainer(make_tiny_config(model, batch=50)).task
     batch, words = task.batch(3), task.vocabulary
     assert (batch.inputs[:, 0] == words.bos).all() and (batch.targets[:, -1] == words.eos).all()
     np.testing.assert_array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
@@ -59,10 +59,10 @@ def test_training_is_teacher_forced_on_days_that_are_not_held_out(model):
 
 @pytest.mark.slow
 @every_model
-def test_held_out_dates_are_right_and_measured_as_greedy_decoding_gets_them(model, monkeypatch):
+def test_measured_accuracy_equals_greedy_decoding(model, monkeypatch):
     """And so does a beam of one."""
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
-    config = tiny(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
+    config = make_tiny_config(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
     trainer = make_trained(config, 160)
     part, words = trainer.task.evaluation["validation"], trainer.task.vocabulary
     accuracy = trainer.task.measure(trainer.engine)["validation_accuracy"]
@@ -77,7 +77,7 @@ def test_held_out_dates_are_right_and_measured_as_greedy_decoding_gets_them(mode
 
 @pytest.mark.slow
 @every_model
-def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch, model):
+def test_translation_run_works_with_all_commands(tmp_path, capsys, monkeypatch, model):
     run = str(tmp_path / "run")
     assert commands.train_seq2seq(["--model", model, *OPTIONS, "--quiet", "--out", run]) == 0
     capsys.readouterr()

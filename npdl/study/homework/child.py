@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 import npdl
-from npdl.cli.process import set_limits
+from npdl.cli.process import limit_this_process
 from npdl.study.check import differences
 from npdl.study.check.samples import find_layer_classes
 from npdl.study.homework.answers import InvalidFile, compute_answers, load_student_class
@@ -42,7 +42,8 @@ def main():
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
     for number in (1, 2):                   # code may write to the descriptors 1 and 2
         os.dup2(sys.stdout.fileno(), number)
-    set_limits(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2, FSIZE=MOST_ANSWERED, CORE=0)
+    limit_this_process(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2,
+                       FSIZE=MOST_ANSWERED, CORE=0)
     if task["is_sealed"]:
         restrict_system_calls()
     try:

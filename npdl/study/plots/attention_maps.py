@@ -20,9 +20,9 @@ def choose_tokens(run, text=None):
     vocabulary = run.task.vocabulary
     if run.config.text is not None:
         if text is None:
-            run.task.prepare()
+            run.task.load_data()
             text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
-        return np.asarray(vocabulary.encode(text)), list(map(style.escape, text))
+        return np.asarray(vocabulary.encode(text)), list(map(style.escape_token, text))
     if text is None:
         ids = (run.task.data.validation or run.task.data.train).inputs[0].tolist()
         ids = ids[: ids.index(vocabulary.eq) + 1]
@@ -72,7 +72,7 @@ def plot_alignment(run, title, text=None):
     else:
         A = lstm_seq2seq.attentions(cache)              # A (1, T, S)
     return _draw_maps(A[:, None], [words.target[i] for i in found.tokens],
-                      [*map(style.escape, text), "end"], title,
+                      [*map(style.escape_token, text), "end"], title,
                       "row: the output token; column: the source character it attends to", 0.26)
 
 
@@ -84,7 +84,7 @@ def _draw_maps(A, row_tokens, column_tokens, title, note, inches=0.19):
     L, H, R, S = A.shape
     width, height = max(1.9, inches * S), max(1.9, inches * R)
     size = 9 if S <= 10 or inches > 0.2 else 6.5
-    made = style.figure(width * H + 1.7, height * L + 1.2, title, note)
+    made = style.make_figure(width * H + 1.7, height * L + 1.2, title, note)
     grid = made.subplots(L, H, squeeze=False, sharex=True, sharey=True)
     for (layer, head), axes in np.ndenumerate(grid):
         image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)

@@ -59,13 +59,13 @@ def plot_embeddings(run, title):
         raise InputError(f"embeddings: the embedding matrix has the shape {table.shape}; this plot "
                          "needs 2 or more rows and columns")
     if run.config.text is not None:
-        made = style.figure(6.4, 6, title)
+        made = style.make_figure(6.4, 6, title)
         _draw_components(made.subplots(), table, list(run.task.vocabulary.characters))
         return made
     p = run.config.p
     numbers, shares = table[:p], fourier_spectrum(table[:p])
-    made = style.figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
-                        "colour: the number")
+    made = style.make_figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
+                             "colour: the number")
     left, middle, axes = made.subplots(1, 3)
     _draw_components(left, numbers, range(p))
     _draw_spectrum(middle, shares)
@@ -95,7 +95,7 @@ def _draw_points(axes, scores, labels):
     axes.scatter(*scores.T, c=colours, s=26, linewidths=0, zorder=3)
     for point, label in zip(scores, labels, strict=True):
         outward = 11 * point / max(np.linalg.norm(point), 1e-12)
-        axes.annotate(style.escape(str(label)), point, outward, textcoords="offset points",
+        axes.annotate(style.escape_token(str(label)), point, outward, textcoords="offset points",
                       ha="center", va="center", fontsize=8, color=style.INK, parse_math=False)
     axes.margins(0.12)
 

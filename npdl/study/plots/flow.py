@@ -79,7 +79,7 @@ def plot_flow(run, title):
             "trained": measure_layer_magnitudes(run.model, *samples)}
     names = [name.removeprefix("decoder.").replace("lstm.layers", "lstm")
              for name, _, _ in rows["trained"]]
-    made = style.figure(
+    made = style.make_figure(
         10.5, 1.9 + 0.24 * len(names), title,
         "dot: root mean square; bar: the middle 90 % of the magnitudes; zeros are left out")
     looks = {"at the start": (style.ORANGE, -0.16, "o"), "trained": (style.BLUE, 0.16, "D")}

@@ -21,10 +21,10 @@ from npdl.study.plots.flow import plot_flow
 from npdl.study.plots.through_time import plot_gradients
 from npdl.train.commands.table import group_runs
 from npdl.train.curves import plot_curves
-from npdl.train.folder import describe_config, read_config
+from npdl.train.folder import make_run_title, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
-from npdl.train.style import save
+from npdl.train.style import save_figure
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 
@@ -51,21 +51,21 @@ def add_arguments(parser):
 def run(options):
     """Draw the plot that the options name, and print the path of the file."""
     if options.what == "gradients":
-        save(plot_gradients(options.steps), options.out)
+        save_figure(plot_gradients(options.steps), options.out)
     elif options.what == "curves":
         titles = group_runs(options.runs) if len(options.runs) > 1 else {
-            describe_config(read_config(options.runs[0])): options.runs}
+            make_run_title(read_config(options.runs[0])): options.runs}
         plot_curves({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
                      for title, found in titles.items()}, options.out, options.log_steps)
     else:
-        save(_plot_model(options), options.out)
+        save_figure(_plot_model(options), options.out)
     print(options.out)
 
 
 def _plot_model(options):
     """Return a Figure of the model of a run."""
     loaded = load_run(options.runs[0])
-    title = f"{options.what.capitalize()}: {describe_config(loaded.config)}, step {loaded.step}"
+    title = f"{options.what.capitalize()}: {make_run_title(loaded.config)}, step {loaded.step}"
     if options.what == "attention":
         return plot_attention(loaded, title, options.text)
     if loaded.config.translates:

@@ -53,7 +53,7 @@ def _compute_norm(dstate):
 
 def plot_gradients(steps=100):
     """Return a Figure with the norm of the state's gradient over the steps back from the end."""
-    made = style.figure(
+    made = style.make_figure(
         10, 4.2, "How far back does the gradient reach?",
         f"width {WIDTH}, random inputs, gradient 1 at the last step; line: geometric mean of "
         f"{SEEDS} seeds, band: smallest to largest")

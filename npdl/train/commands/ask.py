@@ -18,7 +18,7 @@ from npdl.train.run import load_run
 UNSEEN = 2          # equations that are shown if no question is given
 
 
-def check_equations(run):
+def check_trained_on_equations(run):
     """Raise InputError unless the run was trained on equations."""
     if run.config.text is not None or run.config.translates:
         data = "dates" if run.config.translates else "text"
@@ -31,7 +31,7 @@ def encode_question(run, question):
 
     Raises InputError for a question that is not an equation of the run's vocabulary.
     """
-    check_equations(run)
+    check_trained_on_equations(run)
     vocabulary, operator = run.task.vocabulary, run.config.operator
     words = re.findall(r"\d+|\w+|[^\w\s]", question)
     ids = vocabulary.encode(["BOS", *words])
@@ -43,15 +43,15 @@ def encode_question(run, question):
     return ids
 
 
-def find_answer(run, ids):
+def find_right_answer(run, question_ids):
     """Return the id of the right answer, and whether the run has seen the question, as text.
 
     The id is None if the equation is not in the run's data.
     """
-    data, n = run.task.data, len(ids)
+    data, n = run.task.data, len(question_ids)
     for examples, remark in ((data.train, "it was trained on this equation"),
                              (data.validation, "it has not seen this equation")):
-        rows = np.flatnonzero((examples.inputs[:, :n] == ids).all(1)) if (
+        rows = np.flatnonzero((examples.inputs[:, :n] == question_ids).all(1)) if (
             n <= examples.inputs.shape[1]) else ()
         if len(rows):
             return examples.targets[rows[0], n - 1], remark
@@ -60,7 +60,7 @@ def find_answer(run, ids):
 
 def find_unseen_equations(run):
     """Return the texts of the first equations of the validation set, up to their '='."""
-    check_equations(run)
+    check_trained_on_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
     if not len(rows):
         raise InputError('this run was trained on all equations; ask a question, such as "5 + 7 ="')
@@ -74,7 +74,7 @@ def print_answers(run, question, top):
     are not finite.
     """
     ids, tokens = encode_question(run, question), run.task.vocabulary.tokens
-    right, remark = find_answer(run, ids)
+    right, remark = find_right_answer(run, ids)
     log_p, _ = Recomputed(run.model, ids).start()
     p = np.exp(log_p[0])
     if not np.isfinite(p).all():

@@ -21,13 +21,13 @@ a folder that the library transformers loads.
 import textwrap
 
 from npdl.cli.console import note, parse_path, parse_positive, set_description
-from npdl.cli.options import add_settings, option_name
+from npdl.cli.options import add_setting_options, option_name
 from npdl.errors import InputError
 from npdl.train import folder as folders
 from npdl.train import run as runs
 from npdl.train.commands.train import THREADS, add_process_options, split_options
 from npdl.train.config import ARITHMETIC, TEXT, Adapters, Config, PretrainedConfig, TextConfig
-from npdl.train.pretrained import is_model, to_huggingface
+from npdl.train.pretrained import is_real_model, to_huggingface
 
 # Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
 # the whole model. Weight decay keeps them small, and so the result near the base model.
@@ -51,8 +51,8 @@ def add_arguments(p):
     defaults = Config(**DEFAULTS, threads=THREADS)
     for group, table, shown in ((ARITHMETIC, defaults, "the run's"),
                                 (TEXT, TextConfig(), "none; needed for texts and real models")):
-        add_settings(p, "finetune", (group,), table, shown=shown,
-                     left_out=("orders", "stratified", "block", "eval_batches"))
+        add_setting_options(p, "finetune", (group,), table, shown=shown,
+                            left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
     real.add_argument("--window", type=parse_positive, metavar="S", help="tokens in a window of "
                       f"the text (default: {PretrainedConfig.block})")
@@ -67,8 +67,8 @@ def add_arguments(p):
                        "eval_every", "save_every", "engine", "threads"))
     real.description = textwrap.fill(f"its defaults are --rank 8, {shown}; with --bits, "
                                      "also --block 64 --rounding nearest", 78)
-    add_settings(p, "finetune", ("adapters",), Adapters())
-    add_settings(p, "finetune", ("training", "records", "machine"), defaults)
+    add_setting_options(p, "finetune", ("adapters",), Adapters())
+    add_setting_options(p, "finetune", ("training", "records", "machine"), defaults)
     add_process_options(p, "<run>-lora, <run>-qlora or <run>-merged")
 
 
@@ -85,23 +85,23 @@ def run(options):
         raise InputError("give the folder of the run to fine-tune, or --resume with --out, "
                          "but not both")
     if merging:
-        return merge(source, out, overrides | adapters, **train_options)
+        return write_merged_model(source, out, overrides | adapters, **train_options)
     base = None
     if resume:
-        config = resume_config(out, overrides, adapters)
-    elif is_model(source):
-        config = pretrained_config(source, adapters, overrides)
+        config = read_finetune_config(out, overrides, adapters)
+    elif is_real_model(source):
+        config = make_pretrained_config(source, adapters, overrides)
     else:
-        config, base = start_from_run(source, overrides, Adapters(**adapters),
-                                      train_options["quiet"])
+        config, base = make_config_from_run(source, overrides, Adapters(**adapters),
+                                            train_options["quiet"])
     if out is None:
         kind = "full" if config.adapters is None else "qlora" if config.adapters.bits else "lora"
         out = (f"{source.rstrip('/')}-{kind}" if config.pretrained is None
-               else f"runs/{folders.file_stem(source)}-{kind}")
+               else f"runs/{folders.get_file_stem(source)}-{kind}")
     return runs.train(config, out, resume, base=base, **train_options)
 
 
-def finetune_config(run, adapters, overrides, folder="the run"):
+def make_finetune_config(run, adapters, overrides, folder="the run"):
     """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
 
     Settings that are not in `overrides` come from the run (INHERITED) or from DEFAULTS. `folder`
@@ -138,7 +138,7 @@ def finetune_config(run, adapters, overrides, folder="the run"):
     return config
 
 
-def pretrained_config(path, adapters, overrides):
+def make_pretrained_config(path, adapters, overrides):
     """Return the Config of a fine-tuning of the real model in `path`.
 
     `adapters` and `overrides` are the options, {name: value}. Raises InputError for options that a
@@ -146,7 +146,7 @@ def pretrained_config(path, adapters, overrides):
     """
     overrides = dict(overrides)
     full, window = overrides.pop("full", False), overrides.pop("window", PretrainedConfig.block)
-    PretrainedConfig.check_names(overrides)
+    PretrainedConfig.check_setting_names(overrides)
     if "pretrained" in overrides:
         raise InputError("--pretrained is only for --resume; leave it out, because the model is "
                          "named already")
@@ -159,21 +159,21 @@ def pretrained_config(path, adapters, overrides):
                                "adapters": chosen})
 
 
-def start_from_run(source, overrides, adapters, quiet):
+def make_config_from_run(source, overrides, adapters, quiet):
     """Return the Config of a fine-tuning of the run in `source`, and the run's parameters."""
     for name in ("full", "window", "pretrained"):
         if name in overrides:
             raise InputError(f"{option_name(name)} is for a real model, but {source} is a run; "
                              "leave it out")
     base = runs.load_run(source)
-    config = finetune_config(base, adapters, {"threads": THREADS, **overrides}, source)
+    config = make_finetune_config(base, adapters, {"threads": THREADS, **overrides}, source)
     if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:
         note("--operator and --p are not given, so the adapters learn the same equations as "
              f"{source}")
     return config, base.model.state_dict()
 
 
-def resume_config(out, overrides, adapters):
+def read_finetune_config(out, overrides, adapters):
     """Return the Config of the fine-tuning in `out`, changed by the settings `overrides`."""
     if out is None:
         raise InputError("--resume needs the folder of the fine-tuned run; give it with --out")
@@ -186,7 +186,7 @@ def resume_config(out, overrides, adapters):
     return config
 
 
-def merge(source, out, overrides, quiet, **training):
+def write_merged_model(source, out, overrides, quiet, **training):
     """Write the fine-tuned real model of a run into a folder that other tools can load."""
     for name, value in {**overrides, **training}.items():
         if value is not None:

@@ -29,9 +29,9 @@ from npdl.cli.options import (
     POSITIVE,
     SHARE,
     Range,
-    add_settings,
+    add_setting_options,
     check_settings,
-    count_up_to,
+    integers_up_to,
     option_name,
     setting,
 )
@@ -40,7 +40,7 @@ from npdl.decoding.model_scorers import make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
 from npdl.errors import InputError
 from npdl.init import generator
-from npdl.train.pretrained import is_model, load
+from npdl.train.pretrained import is_real_model, load
 from npdl.train.run import load_run
 
 METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # headings of options
@@ -58,10 +58,10 @@ class Settings:
     method: str = setting("text", "greedy", "greedy: the most probable token each time; beam: "
                           "beam search; sample: random tokens", allowed=tuple(METHODS))
     tokens: int | None = setting("text", None, "largest number of new tokens", "N",
-                                 count_up_to(100_000))
+                                 integers_up_to(100_000))
     repetition_penalty: float = setting("text", 1.0, "if above 1, tokens that are already in "
                                         "the text become less probable", "P", POSITIVE)
-    width: int = setting("beam search", 5, "number of hypotheses", "W", count_up_to(1000))
+    width: int = setting("beam search", 5, "number of hypotheses", "W", integers_up_to(1000))
     length_power: float = setting("beam search", 0.0, "rank finished hypotheses by log "
                                   "probability / length^A", "A")
     n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
@@ -80,7 +80,7 @@ def add_arguments(p):
     p.add_argument("run", type=parse_path, help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="the text to "
                    "continue, or an equation with spaces between its tokens (default: empty)")
-    add_settings(p, "generate", METHODS.values(), Settings(
+    add_setting_options(p, "generate", METHODS.values(), Settings(
         tokens=f"{TOKENS['text']}; {TOKENS['model']} for real models and {TOKENS['arithmetic']} "
                "for equations, which can end earlier"))
 
@@ -125,22 +125,22 @@ class Source:
 
 def load_source(path):
     """Return the Source of a run's folder, a model's folder or a .gguf file."""
-    if is_model(path):
+    if is_real_model(path):
         loaded = load(path, tokenizer=True)
         return Source(loaded.model, loaded.tokenizer, "model", loaded.tokenizer.ends or None)
-    return source_from_run(load_run(path))
+    return make_source_from_run(load_run(path))
 
 
-def source_from_run(run):
+def make_source_from_run(loaded_run):
     """Return the Source of a loaded run (load_run)."""
-    words, config = run.task.vocabulary, run.config
+    words, config = loaded_run.task.vocabulary, loaded_run.config
     if config.translates:
-        return Source(run.model, words, "dates", words.eos)
+        return Source(loaded_run.model, words, "dates", words.eos)
     if config.pretrained is not None:
-        return Source(run.model, words, "model", words.ends or None)
+        return Source(loaded_run.model, words, "model", words.ends or None)
     if config.text is not None:
-        return Source(run.model, words, "text")
-    return Source(run.model, words, "arithmetic", words.eos)
+        return Source(loaded_run.model, words, "text")
+    return Source(loaded_run.model, words, "arithmetic", words.eos)
 
 
 def generate(source, prompt=None, method="greedy", on_token=None, **settings):

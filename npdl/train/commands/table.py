@@ -13,7 +13,7 @@ from pathlib import Path
 
 from npdl.cli.console import parse_path, set_description
 from npdl.errors import InputError
-from npdl.train.folder import is_finished, outline_config, read_config
+from npdl.train.folder import describe_model_and_data, is_finished, read_config
 from npdl.train.metrics import read_records
 from npdl.train.summary import format_table, summarise
 
@@ -35,18 +35,18 @@ def group_runs(folders):
     names = dict.fromkeys(field.name for config in groups for field in dataclasses.fields(config))
     differ = [name for name in names if len({getattr(config, name, None) for config in groups}) > 1]
     headings = {}
-    for config in sorted(groups, key=lambda config: [_sort_key(getattr(config, name, None))
+    for config in sorted(groups, key=lambda config: [_make_sort_key(getattr(config, name, None))
                                                      for name in differ]):
         extra = "".join(f", {_describe_setting(name, getattr(config, name))}" for name in differ
                         if name not in OUTLINED and hasattr(config, name)
                         and (name in MAY_BE_OFF or getattr(config, name) is not None))
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
-        heading = f"{outline_config(config)}{extra} (seeds {seeds})"
+        heading = f"{describe_model_and_data(config)}{extra} (seeds {seeds})"
         headings[heading] = [run for _, run in groups[config]]
     return headings
 
 
-def _sort_key(value):
+def _make_sort_key(value):
     """Return a key that sorts None before numbers, and numbers before words."""
     if value is None:
         return 0, 0

@@ -13,14 +13,14 @@ from npdl.cli.console import (
     run_guarded,
     set_description,
 )
-from npdl.cli.options import add_settings, option_name
+from npdl.cli.options import add_setting_options, option_name
 from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
 from npdl.train.config import ARITHMETIC, DATES, GPT, SEQ2SEQ, TEXT, Config, TextConfig
-from npdl.train.folder import default_folder, holds_run
-from npdl.train.recipes import RECIPES, new_config, recipe_settings
+from npdl.train.folder import choose_default_folder, holds_run
+from npdl.train.recipes import RECIPES, expand_recipe, make_recipe_config
 from npdl.train.run import read_resumed_config
-from npdl.train.task import resolve_config
+from npdl.train.task import complete_config
 
 GROUPS = ("model", "training", "records", "machine")
 THREADS = min(2, count_usable_cores())          # the default of --threads
@@ -38,20 +38,20 @@ def run_script(train, model, description, arguments=None):
     """
     parser = OneLineParser(prog=f"train_{model}.py")
 
-    def run():
+    def run_training():
         _add_options(parser, model, description)
         overrides, out, train_options = split_options(parser.parse_args(arguments))
-        config, folder = _find_config(overrides, model, out, train_options["resume"])
+        config, folder = _make_or_read_config(overrides, model, out, train_options["resume"])
         with convert_cupy_errors():
             backend.use(config.backend)
             try:
-                return train(resolve_config(config), folder=folder, **train_options)
+                return train(complete_config(config), folder=folder, **train_options)
             except KeyboardInterrupt:           # before the run begins, or a second one
                 note(f"interrupted; continue from the last checkpoint by --resume --out {folder}"
                      if holds_run(folder) else "interrupted before the run began; nothing is saved")
                 raise
 
-    return run_guarded(parser.prog, run)
+    return run_guarded(parser.prog, run_training)
 
 
 def split_options(options):
@@ -74,14 +74,14 @@ def add_process_options(parser, folder):
     group.add_argument("--quiet", action="store_true", default=False, help="print nothing")
 
 
-def _find_config(overrides, model, out, resume):
+def _make_or_read_config(overrides, model, out, resume):
     """Return (Config, folder) of the run that the options begin or resume."""
     model = overrides.get("model", model)
     if not resume:
-        config = new_config(model, {"threads": THREADS, **overrides})
-        return config, out or default_folder(config)
-    folder = out or default_folder(new_config(model, overrides))
-    config = read_resumed_config(folder, recipe_settings(model, overrides))
+        config = make_recipe_config(model, {"threads": THREADS, **overrides})
+        return config, out or choose_default_folder(config)
+    folder = out or choose_default_folder(make_recipe_config(model, overrides))
+    config = read_resumed_config(folder, expand_recipe(model, overrides))
     if config.command != Config(model=model).command:
         raise InputError(f"--out {folder} holds the run of another command; resume it with "
                          f"{config.command}")
@@ -91,8 +91,8 @@ def _find_config(overrides, model, out, resume):
 def _add_options(parser, model, description):
     set_description(parser, description, given_only=True)
     if model in SEQ2SEQ:
-        add_settings(parser, GPT, (DATES, *GROUPS), Config(model=model),
-                     left_out=("norm_bias", "init"))
+        add_setting_options(parser, GPT, (DATES, *GROUPS), Config(model=model),
+                            left_out=("norm_bias", "init"))
         add_process_options(parser, "runs/<model>-dates-seed<seed>")
         return
     defaults = Config(model=model, threads=THREADS)
@@ -108,6 +108,6 @@ def _add_options(parser, model, description):
                         "precedence").rare = True
     for groups, table in (((ARITHMETIC,), defaults), ((TEXT,), text),
                           (GROUPS, defaults)):
-        add_settings(parser, f"train-{model}", groups, table)
+        add_setting_options(parser, f"train-{model}", groups, table)
     add_process_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
                 "runs/<model>-text-<file>-seed<seed>")

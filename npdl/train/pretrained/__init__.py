@@ -5,7 +5,7 @@
     to_huggingface(pretrained, "tuned")             # a folder for the library transformers
 """
 
-from npdl.train.pretrained.folder import Pretrained, digest, is_model, load, to_huggingface
+from npdl.train.pretrained.folder import Pretrained, hash_model, is_real_model, load, to_huggingface
 from npdl.train.pretrained.tokenizer import read_tokenizer
 
-__all__ = ["Pretrained", "digest", "is_model", "load", "read_tokenizer", "to_huggingface"]
+__all__ = ["Pretrained", "hash_model", "is_real_model", "load", "read_tokenizer", "to_huggingface"]

@@ -29,13 +29,13 @@ GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "
 class ArraySpec:
     """One array of a model folder, and the parameters of npdl that have its values.
 
-    `theirs` is the name of the array without the prefix ("model."), and `shape` its shape. `ours`
-    are the names of the parameters, whose values are concatenated along the last axis.
+    `hf_name` is Hugging Face's name without the prefix ("model."), and `shape` the array's shape.
+    `npdl_names` are the parameters, whose values are concatenated along the last axis.
     `transposed` is True if the array is (out, in), the transpose of npdl's (in, out).
     """
 
-    theirs: str
-    ours: tuple
+    hf_name: str
+    npdl_names: tuple
     shape: tuple
     transposed: bool = False
 
@@ -58,7 +58,7 @@ class Architecture:
             self._reject("quantization_config", quantization, "weights that are not quantized")
         self.vocab_size = self._read("vocab_size", SIZE)
         self.tied = self._read("tie_word_embeddings", BOOL, kind == "gpt2")
-        self.options = self._read_gpt2_options() if kind == "gpt2" else self._read_llama_options()
+        self.options = self._read_gpt2_settings() if kind == "gpt2" else self._read_llama_settings()
 
     prefix = property(lambda self: "transformer." if self.kind == "gpt2" else "model.")
     embedding = property(lambda self: "wte.weight" if self.kind == "gpt2"
@@ -72,7 +72,7 @@ class Architecture:
             model.dropout = Dropout(self._read("embd_pdrop", RATE, 0.1))
         return model
 
-    def _read_gpt2_options(self):
+    def _read_gpt2_settings(self):
         D = self._read("n_embd", SIZE)
         inner = self._read("n_inner", SIZE, 4 * D)
         if inner % D:
@@ -82,7 +82,7 @@ class Architecture:
             self._reject("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):
-            self._require_usual(name, usual)
+            self._require_value(name, usual)
         return {"d_model": D, "num_layers": self._read("n_layer", SIZE),
                 "num_heads": self._read("n_head", SIZE), "multiplier": inner // D,
                 "max_len": self._read("n_positions", SIZE, 1024),
@@ -91,16 +91,16 @@ class Architecture:
                 "attention_dropout": self._read("attn_pdrop", RATE, 0.1),
                 "activation": GPT2_ACTIVATIONS[activation]}
 
-    def _read_llama_options(self):
+    def _read_llama_settings(self):
         D, heads = self._read("hidden_size", SIZE), self._read("num_attention_heads", SIZE)
         if self.kind == "qwen3" and self.values.get("head_dim") is None:
             self._reject("head_dim", None, "an integer, which Qwen3's configs have")
         self._read("hidden_act", SILU, "silu")
         for name, usual in (("attention_bias", False), ("mlp_bias", False),
                             ("partial_rotary_factor", 1.0)):
-            self._require_usual(name, usual)
+            self._require_value(name, usual)
         self._check_full_attention()
-        theta, scaling = self._read_rope_options()
+        theta, scaling = self._read_rope_settings()
         return {"d_model": D, "num_layers": self._read("num_hidden_layers", SIZE),
                 "num_heads": heads, "d_head": self._read("head_dim", SIZE, D // heads),
                 "num_kv_heads": self._read("num_key_value_heads", SIZE, heads),
@@ -109,7 +109,7 @@ class Architecture:
                 "max_len": min(self._read("max_position_embeddings", SIZE, 2048), LONGEST),
                 "rope_theta": theta, "eps": self._read("rms_norm_eps", ABOVE_0, 1e-6)}
 
-    def _read_rope_options(self):
+    def _read_rope_settings(self):
         """Return the base of the rotary frequencies, and their scaling (None: not scaled).
 
         A config.json has both in rope_parameters, or the base in rope_theta and the scaling in
@@ -121,7 +121,7 @@ class Architecture:
             if not isinstance(part, dict):
                 self._reject(name, part, "an object")
             rope |= part
-        self._require_usual("partial_rotary_factor", 1.0, rope)
+        self._require_value("partial_rotary_factor", 1.0, rope)
         theta = self._read("rope_theta", ABOVE_0, self._read("rope_theta", ABOVE_0, 1e4), rope)
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind == "default":
@@ -146,30 +146,30 @@ class Architecture:
             self._reject("layer_types" if other is not None else "sliding_window", other or window,
                          "attention over the whole context")
 
-    def _read(self, name, allowed, default=None, values=None):
+    def _read(self, name, allowed, default=None, settings=None):
         """Return the setting `name`, or `default` if it is missing or null.
 
-        Raises InputError unless the value is in the Range `allowed`. If `values` is given, the
+        Raises InputError unless the value is in the Range `allowed`. If `settings` is given, the
         setting is read from this dict, an object inside the config.json.
         """
-        value = (self.values if values is None else values).get(name, default)
+        value = (self.values if settings is None else settings).get(name, default)
         if value is None and allowed is not BOOL:       # transformers reads a null BOOL as false
             value = default
         if not allowed.holds(value):
             self._reject(name, value, allowed.words)
         return value
 
-    def _require_usual(self, name, usual, values=None):
+    def _require_value(self, name, supported, settings=None):
         """Raise InputError unless a setting has its usual value or is absent."""
-        value = (self.values if values is None else values).get(name)
-        if value not in (usual, None):
-            self._reject(name, value, usual)
+        value = (self.values if settings is None else settings).get(name)
+        if value not in (supported, None):
+            self._reject(name, value, supported)
 
     def _reject(self, name, value, supported):
         given = "missing" if value is None else f"{str(value)[:40]!r}"
         raise InputError(f"{self.where}: {name} is {given}; supported: {supported}")
 
-    def array_specs(self):
+    def list_array_specs(self):
         """Yield the ArraySpec of every array, layer by layer, each bias before its matrix."""
         D, V = self.options["d_model"], self.vocab_size
         if self.kind == "gpt2":
@@ -185,31 +185,32 @@ class Architecture:
         for i in range(self.options["num_layers"]):
             yield from block(i)
 
-    def _norm_specs(self, theirs, ours, D):
-        yield ArraySpec(f"{theirs}.weight", (f"{ours}.gain",), (D,))
-        yield ArraySpec(f"{theirs}.bias", (f"{ours}.bias",), (D,))
+    def _norm_specs(self, hf_name, npdl_name, D):
+        yield ArraySpec(f"{hf_name}.weight", (f"{npdl_name}.gain",), (D,))
+        yield ArraySpec(f"{hf_name}.bias", (f"{npdl_name}.bias",), (D,))
 
     def _gpt2_block_specs(self, i):
         D, inner = self.options["d_model"], self.options["d_model"] * self.options["multiplier"]
-        theirs, ours = f"h.{i}", f"decoder.blocks.{i}"
-        yield from self._norm_specs(f"{theirs}.ln_1", f"{ours}.norm1", D)
-        yield from self._norm_specs(f"{theirs}.ln_2", f"{ours}.norm2", D)
+        hf_name, npdl_name = f"h.{i}", f"decoder.blocks.{i}"
+        yield from self._norm_specs(f"{hf_name}.ln_1", f"{npdl_name}.norm1", D)
+        yield from self._norm_specs(f"{hf_name}.ln_2", f"{npdl_name}.norm2", D)
         for name, linears, shape in (
             ("attn.c_attn", ("attention.W_Q", "attention.W_K", "attention.W_V"), (D, 3 * D)),
             ("attn.c_proj", ("attention.W_O",), (D, D)),
             ("mlp.c_fc", ("ffn.up",), (D, inner)), ("mlp.c_proj", ("ffn.down",), (inner, D)),
         ):
-            names = [f"{ours}.{linear}" for linear in linears]
-            yield ArraySpec(f"{theirs}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
-            yield ArraySpec(f"{theirs}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
+            names = [f"{npdl_name}.{linear}" for linear in linears]
+            yield ArraySpec(f"{hf_name}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
+            yield ArraySpec(f"{hf_name}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
 
     def _llama_block_specs(self, i):
         o = self.options
         D, M, d = o["d_model"], o["d_inner"], o["d_head"]
         queries, keys = o["num_heads"] * d, o["num_kv_heads"] * d
-        theirs, ours = f"layers.{i}", f"blocks.{i}"
-        yield ArraySpec(f"{theirs}.input_layernorm.weight", (f"{ours}.norm1.gain",), (D,))
-        yield ArraySpec(f"{theirs}.post_attention_layernorm.weight", (f"{ours}.norm2.gain",), (D,))
+        hf_name, npdl_name = f"layers.{i}", f"blocks.{i}"
+        yield ArraySpec(f"{hf_name}.input_layernorm.weight", (f"{npdl_name}.norm1.gain",), (D,))
+        yield ArraySpec(f"{hf_name}.post_attention_layernorm.weight",
+                        (f"{npdl_name}.norm2.gain",), (D,))
         for name, linear, shape, bias in (
             ("self_attn.q_proj", "attention.W_Q", (queries, D), o["qkv_bias"]),
             ("self_attn.k_proj", "attention.W_K", (keys, D), o["qkv_bias"]),
@@ -220,9 +221,9 @@ class Architecture:
             ("mlp.down_proj", "ffn.down", (D, M), False),
         ):
             if bias:
-                yield ArraySpec(f"{theirs}.{name}.bias", (f"{ours}.{linear}.b",), shape[:1])
-            yield ArraySpec(f"{theirs}.{name}.weight", (f"{ours}.{linear}.W",), shape, True)
+                yield ArraySpec(f"{hf_name}.{name}.bias", (f"{npdl_name}.{linear}.b",), shape[:1])
+            yield ArraySpec(f"{hf_name}.{name}.weight", (f"{npdl_name}.{linear}.W",), shape, True)
         if o["qk_norm"]:
             for part in "qk":
-                yield ArraySpec(f"{theirs}.self_attn.{part}_norm.weight",
-                                (f"{ours}.attention.norm_{part}.gain",), (d,))
+                yield ArraySpec(f"{hf_name}.self_attn.{part}_norm.weight",
+                                (f"{npdl_name}.attention.norm_{part}.gain",), (d,))

@@ -113,17 +113,10 @@ def _find_conversions(layer, path, style):
         yield from _find_conversions(child, f"{path}.{name}" if path else name, style)
 
 
-def _unchanged(*data):
-    return list(data)
-
-
-def _transpose(*data):
-    return [array.T for array in data]
-
-
 def _convert_plain(layer, prefix=""):
     """Yield the conversions of a layer in which each Param is one array in torch (see NAMES)."""
-    convert = _transpose if isinstance(layer, Linear) else _unchanged
+    def convert(*data):
+        return [array.T if isinstance(layer, Linear) else array for array in data]
     for ours, theirs in NAMES.items():
         param = getattr(layer, ours, None)
         if isinstance(param, Param):
@@ -142,33 +135,34 @@ def _convert_attention(layer):
     yield from _convert_plain(layer.W_O, "out_proj.")
 
 
-def _make_recurrent_rule(*gates):
+def _make_recurrent_converter(*gates):
     """Return the function in RULES for torch.nn.RNN, GRU or LSTM.
 
     These layers stack their gates along the first axis, and have two biases. `gates` has, for each
     gate in torch's order, its place in npdl's order and the sign that converts it.
     """
-    def out(stacked):
+    def to_torch_order(stacked):
         parts = np.split(stacked, len(gates))
         return np.concatenate([sign * parts[place] for place, sign in gates])
 
-    def back(stacked):
+    def to_npdl_order(stacked):
         parts = dict(zip(gates, np.split(stacked, len(gates)), strict=True))
         return np.concatenate([sign * parts[place, sign] for place, sign in sorted(gates)])
 
-    def rule(stack):
+    def convert_stack(stack):
         for i, layer in enumerate(stack.layers):
             cell = layer.cell
             yield ([cell.W_x, cell.W_h], [f"weight_ih_l{i}", f"weight_hh_l{i}"],
-                   lambda *W: [out(w.T) for w in W], lambda *W: [back(w).T for w in W])
+                   lambda *W: [to_torch_order(w.T) for w in W],
+                   lambda *W: [to_npdl_order(w).T for w in W])
             names = [f"bias_ih_l{i}", f"bias_hh_l{i}"]
             if isinstance(getattr(cell, "b_h", None), Param):
-                yield ([cell.b, cell.b_h], names, lambda *b: [out(part) for part in b],
-                       lambda *b: [back(part) for part in b])
+                yield ([cell.b, cell.b_h], names, lambda *b: [to_torch_order(part) for part in b],
+                       lambda *b: [to_npdl_order(part) for part in b])
             elif isinstance(cell.b, Param):
-                yield ([cell.b], names, lambda b: [out(b), np.zeros_like(b)],
-                       lambda b_x, b_h: [back(b_x + b_h)])
-    return rule
+                yield ([cell.b], names, lambda b: [to_torch_order(b), np.zeros_like(b)],
+                       lambda b_x, b_h: [to_npdl_order(b_x + b_h)])
+    return convert_stack
 
 
 NAMES = {"W": "weight", "b": "bias", "gain": "weight", "bias": "bias",
@@ -178,7 +172,7 @@ _COMMON = dict.fromkeys((Linear, Embedding, Unembedding, LearnedPositions, Layer
 RULES = {
     "course": _COMMON,
     "torch": _COMMON | {MultiHeadAttention: _convert_attention,
-                        LSTM: _make_recurrent_rule((0, 1), (1, 1), (3, 1), (2, 1)),
-                        ResetAfterGRU: _make_recurrent_rule((1, 1), (0, -1), (2, 1)),
-                        RNN: _make_recurrent_rule((0, 1))},
+                        LSTM: _make_recurrent_converter((0, 1), (1, 1), (3, 1), (2, 1)),
+                        ResetAfterGRU: _make_recurrent_converter((1, 1), (0, -1), (2, 1)),
+                        RNN: _make_recurrent_converter((0, 1))},
 }

@@ -21,7 +21,7 @@ from npdl import safetensors
 from npdl.adapt import merged_linear, quantize_linears
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
-from npdl.cli.folders import new_folder
+from npdl.cli.folders import create_folder_atomically
 from npdl.cli.process import total_memory
 from npdl.core import Layer, named_layers
 from npdl.errors import InputError, require_dtype
@@ -66,8 +66,8 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     """
     require_dtype(dtype)
     pretrained = open_model(path)
-    specs = _checked_specs(pretrained.architecture, pretrained.weights,
-                           np.dtype(dtype).itemsize if bits is None else 0)
+    specs = _list_checked_specs(pretrained.architecture, pretrained.weights,
+                                np.dtype(dtype).itemsize if bits is None else 0)
     if tokenizer:
         pretrained.tokenizer  # noqa: B018  (reads it, or raises)
     model = pretrained.model = pretrained.architecture.make_model(dtype)
@@ -77,22 +77,22 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
         param.data = None                                   # set below; saves memory until then
     linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
     for spec in specs:
-        is_quantized = bits is not None and linears.issuperset(spec.ours)
-        array = pretrained.weights.read_array(spec.theirs, dtype, mapped=not is_quantized)
+        is_quantized = bits is not None and linears.issuperset(spec.npdl_names)
+        array = pretrained.weights.read_array(spec.hf_name, dtype, mapped=not is_quantized)
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
-            raise InputError(f"{path}: {spec.theirs} holds NaN or infinity; get another copy")
-        parts = [array.T] if spec.transposed else np.split(array, len(spec.ours), -1)
-        for name, part in zip(spec.ours, parts, strict=True):
+            raise InputError(f"{path}: {spec.hf_name} holds NaN or infinity; get another copy")
+        parts = [array.T] if spec.transposed else np.split(array, len(spec.npdl_names), -1)
+        for name, part in zip(spec.npdl_names, parts, strict=True):
             params[name].data = to_device(part)
         del array, parts, part
-        for name in spec.ours if is_quantized else ():
+        for name in spec.npdl_names if is_quantized else ():
             quantize_linears(model, bits, rounding=rounding, block=block, double=double,
                              where=name.removesuffix(".W"))
             del params[name]                                # releases its float array
     return pretrained
 
 
-def is_model(path):
+def is_real_model(path):
     """Return True for a GGUF file or a model's folder, False for a run's folder.
 
     Raises InputError if the path does not exist.
@@ -116,7 +116,7 @@ def open_model(path):
     if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
         architecture = Architecture(weights.config, path)
-        weights.reject_unusual(architecture.options["d_head"])
+        weights.reject_unsupported_settings(architecture.options["d_head"])
         return Pretrained(path, architecture, weights)
     config = path / "config.json"
     try:
@@ -141,7 +141,7 @@ class FolderWeights:
     """
 
     def __init__(self, folder, tied):
-        paths, self._files = _find_files(folder), {}
+        paths, self._files = _find_weight_files(folder), {}
         self.files = [folder / "config.json", *paths]
         for path in paths:
             file = safetensors.SafetensorsFile(path)
@@ -174,7 +174,7 @@ class FolderWeights:
         return file.read(name, dtype)
 
 
-def _find_files(folder):
+def _find_weight_files(folder):
     """Return the paths of a folder's safetensors files: one file, or several shards."""
     if is_file(folder / ONE):
         return [folder / ONE]
@@ -187,22 +187,22 @@ def _find_files(folder):
     return shards
 
 
-def _checked_specs(architecture, weights, itemsize):
+def _list_checked_specs(architecture, weights, itemsize):
     """Return the architecture's ArraySpecs. Raise InputError if the files don't fit them.
 
     The files must have arrays with the names and shapes of the ArraySpecs. The parameters, with
     `itemsize` bytes for each entry, must fit into this machine's memory.
     """
     where, shapes, specs = architecture.where, weights.shapes, []
-    for spec in architecture.array_specs():
-        if spec.theirs not in shapes:
-            raise InputError(f"{where}: the array {spec.theirs} is not in the files; download them "
-                             "again")
-        if shapes[spec.theirs] != spec.shape:
-            raise InputError(f"{where}: {spec.theirs} has shape {shapes[spec.theirs]} in the "
+    for spec in architecture.list_array_specs():
+        if spec.hf_name not in shapes:
+            raise InputError(f"{where}: the array {spec.hf_name} is not in the files; download "
+                             "them again")
+        if shapes[spec.hf_name] != spec.shape:
+            raise InputError(f"{where}: {spec.hf_name} has shape {shapes[spec.hf_name]} in the "
                              f"files; the settings need {spec.shape}; download the model again")
         specs.append(spec)
-    extra = [name for name in shapes.keys() - {spec.theirs for spec in specs}
+    extra = [name for name in shapes.keys() - {spec.hf_name for spec in specs}
              if not BUFFERS.fullmatch(name)]
     if extra:
         raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
@@ -214,15 +214,15 @@ def _checked_specs(architecture, weights, itemsize):
     return specs
 
 
-def digest(path):
+def hash_model(path):
     """Return the SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
     files = open_model(path).weights.files
     status = [os.stat(file) for file in files]
-    return _digest(tuple(files), tuple((stat.st_size, stat.st_mtime_ns) for stat in status))
+    return _compute_sha256(tuple(files), tuple((stat.st_size, stat.st_mtime_ns) for stat in status))
 
 
 @lru_cache
-def _digest(files, stamps):
+def _compute_sha256(files, stamps):
     """Return the SHA-256 of files, cached until their `stamps` (sizes and times) change."""
     sha256 = hashlib.sha256()
     for name in files:
@@ -239,11 +239,11 @@ def to_huggingface(pretrained, folder):
     """
     architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
     arrays = {}
-    for spec in architecture.array_specs():
-        prefix = "" if spec.theirs == "lm_head.weight" else architecture.prefix
-        arrays[prefix + spec.theirs] = lambda spec=spec: _convert_array(spec, layers)
+    for spec in architecture.list_array_specs():
+        prefix = "" if spec.hf_name == "lm_head.weight" else architecture.prefix
+        arrays[prefix + spec.hf_name] = lambda spec=spec: _get_float_array(spec, layers)
     dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
-    with new_folder(folder) as new:
+    with create_folder_atomically(folder) as new:
         write_json(new / "config.json", {**architecture.values, "dtype": dtype,
                                          "torch_dtype": dtype})
         safetensors.write(new / ONE, arrays, {"format": "pt"})
@@ -255,13 +255,13 @@ def to_huggingface(pretrained, folder):
             pretrained.tokenizer.save(new)
 
 
-def _convert_array(spec, layers):
+def _get_float_array(spec, layers):
     """Return the array of an ArraySpec as floats. Adapters are merged.
 
     `layers` are the model's layers, {name: layer}.
     """
     parts = []
-    for name in spec.ours:
+    for name in spec.npdl_names:
         path, param = name.rsplit(".", 1)
         layer = layers[path]
         if isinstance(layer, LoRALinear):

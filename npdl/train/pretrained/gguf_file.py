@@ -65,7 +65,7 @@ class GGUFWeights:
             self._arrays = {}
             for name, shape, kind, offset in arrays:
                 place = self._locate_array(name, shape, kind, start + offset)
-                self._arrays[_hugging_face_name(name)] = (shape, *place)
+                self._arrays[_to_hugging_face_name(name)] = (shape, *place)
         except (OSError, ValueError, struct.error, IndexError, OverflowError) as error:
             raise CheckpointError(f"{path} cannot be read as GGUF ({reason(error)}); download it "
                                   "again, or check its name") from error
@@ -73,19 +73,19 @@ class GGUFWeights:
                        if name != FREQUENCIES}
         self.config = self._make_config()
 
-    def _locate_array(self, name, shape, kind, start):
-        """Return (type, bytes of a row, `start`) of an array. Raise ValueError if it is invalid."""
-        kind = self.library.GGMLQuantizationType(kind)
-        block, size = self.library.GGML_QUANT_SIZES[kind]
+    def _locate_array(self, name, shape, type_number, offset):
+        """Return (type, bytes per row, `offset`) of an array. Raise ValueError if it is invalid."""
+        type_number = self.library.GGMLQuantizationType(type_number)
+        block, size = self.library.GGML_QUANT_SIZES[type_number]
         if shape[-1] % block:
             raise ValueError(f"array {name!r} has rows of {shape[-1]} values, not a multiple of "
                              f"{block}")
         row = shape[-1] // block * size
-        end = start + math.prod(shape[:-1]) * row
+        end = offset + math.prod(shape[:-1]) * row
         if end > self.size:
             raise ValueError(f"array {name!r} ends at byte {end:,} of {self.size:,}: the file is "
                              "cut short, or its header is wrong")
-        return kind, row, start
+        return type_number, row, offset
 
     def read_array(self, name, dtype, mapped=False):
         """Return the array as floats of `dtype`. Arrays in this format are never memory-mapped."""
@@ -136,9 +136,9 @@ class GGUFWeights:
             "model_type": kind, "hidden_act": "silu",
             "vocab_size": self.shapes.get("embed_tokens.weight", (None,))[0],
             "tie_word_embeddings": "lm_head.weight" not in self.shapes,
-            "rope_theta": _round_decimal(about.get(f"{kind}.rope.freq_base", 10000.0)),
+            "rope_theta": _round_to_shortest_decimal(about.get(f"{kind}.rope.freq_base", 10000.0)),
             "rope_scaling": self._find_rope_scaling(kind),
-            "rms_norm_eps": _round_decimal(eps),
+            "rms_norm_eps": _round_to_shortest_decimal(eps),
             "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
             "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),
         }
@@ -167,7 +167,7 @@ class GGUFWeights:
                 "low_freq_factor": expected.low, "high_freq_factor": expected.high,
                 "original_max_position_embeddings": expected.original_length}
 
-    def reject_unusual(self, d_head):
+    def reject_unsupported_settings(self, d_head):
         """Raise InputError for a setting that changes the result and that npdl doesn't support."""
         usual = UNUSUAL | {"rope.dimension_count": d_head,
                            "attention.scale": float(np.float32(d_head ** -0.5))}
@@ -179,12 +179,12 @@ class GGUFWeights:
                                  "use another model")
 
 
-def _round_decimal(value):
+def _round_to_shortest_decimal(value):
     """Round a float32 to the float with the shortest decimal, such as 1e-05."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
-def _hugging_face_name(name):
+def _to_hugging_face_name(name):
     """Return Hugging Face's name: layers.3.self_attn.q_proj.weight for blk.3.attn_q.weight."""
     match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
     if match is None or match[2] not in NAMES:
@@ -203,8 +203,8 @@ def _read_header(data):
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
     if version not in (2, 3):
         raise ValueError(f"it has version {version} of GGUF; supported: 2, 3")
-    check_count(arrays, "arrays")
-    check_count(values, "settings")
+    check_item_count(arrays, "arrays")
+    check_item_count(values, "settings")
     metadata, at = {}, 24
     for _ in range(values):
         key, at = _read_string(data, at)
@@ -227,42 +227,42 @@ def _read_header(data):
     return metadata, entries, -(-at // unit) * unit
 
 
-def check_count(count, what):
-    """Raise ValueError for a `count` above MOST, since each of the items `what` takes memory."""
+def check_item_count(count, item_kind):
+    """Raise ValueError for a `count` above MOST. `item_kind` names the items in the message."""
     if count > MOST:
-        raise ValueError(f"its header has {count:,} {what}, more than {MOST:,}")
+        raise ValueError(f"its header has {count:,} {item_kind}, more than {MOST:,}")
 
 
-def _read_string(data, at):
-    """Return the text that begins at byte `at`, and the byte where the next value begins."""
-    (length,) = struct.unpack_from("<Q", data, at)
-    if length > len(data) - at - 8:
+def _read_string(data, offset):
+    """Return the text that begins at byte `offset`, and the byte where the next value begins."""
+    (length,) = struct.unpack_from("<Q", data, offset)
+    if length > len(data) - offset - 8:
         raise ValueError("a text is longer than the file, which is cut short or has a wrong header")
-    return data[at + 8 : at + 8 + length].decode(), at + 8 + length
+    return data[offset + 8 : offset + 8 + length].decode(), offset + 8 + length
 
 
-def _read_value(data, at, kind):
-    """Return the value of type `kind` that begins at byte `at`, and where the next one begins."""
-    if kind == STRING:
-        return _read_string(data, at)
-    if kind != ARRAY:
-        [value], at = _read_scalars(data, at, kind, 1)
-        return value, at
-    kind, length = struct.unpack_from("<IQ", data, at)
-    check_count(length, "items in a list")
-    at += 12
-    if kind != STRING:
-        return _read_scalars(data, at, kind, length)
+def _read_value(data, offset, type_number):
+    """Return the value of a type that begins at byte `offset`, and where the next one begins."""
+    if type_number == STRING:
+        return _read_string(data, offset)
+    if type_number != ARRAY:
+        [value], offset = _read_scalars(data, offset, type_number, 1)
+        return value, offset
+    type_number, length = struct.unpack_from("<IQ", data, offset)
+    check_item_count(length, "items in a list")
+    offset += 12
+    if type_number != STRING:
+        return _read_scalars(data, offset, type_number, length)
     items = []
     for _ in range(length):
-        text, at = _read_string(data, at)
+        text, offset = _read_string(data, offset)
         items.append(text)
-    return items, at
+    return items, offset
 
 
-def _read_scalars(data, at, kind, count):
-    """Return a list of `count` scalars of type `kind` from byte `at`, and where it ends."""
-    if kind not in SCALARS:
-        raise ValueError(f"a value has the unknown type {kind}")
-    dtype = np.dtype(SCALARS[kind])
-    return np.frombuffer(data, dtype, count, at).tolist(), at + count * dtype.itemsize
+def _read_scalars(data, offset, type_number, count):
+    """Return a list of `count` scalars of a type from byte `offset`, and where it ends."""
+    if type_number not in SCALARS:
+        raise ValueError(f"a value has the unknown type {type_number}")
+    dtype = np.dtype(SCALARS[type_number])
+    return np.frombuffer(data, dtype, count, offset).tolist(), offset + count * dtype.itemsize

@@ -47,10 +47,10 @@ class Tokenizer:
         rules.no_padding()
         rules.no_truncation()
 
-    def encode(self, text, special=False):
-        """Return the ids (int64, 1-D) of a text. `special` adds special tokens such as BOS."""
+    def encode(self, text, add_special=False):
+        """Return the ids (int64, 1-D) of a text. `add_special` adds special tokens such as BOS."""
         with _convert_errors("the model's tokenizer fails ({}); use another text or another model"):
-            ids = self.rules.encode(_replace_surrogates(text), add_special_tokens=special).ids
+            ids = self.rules.encode(_replace_surrogates(text), add_special_tokens=add_special).ids
         ids = np.array(ids, np.int64)
         if self.limit is not None and ids.max(initial=-1) >= self.limit:
             raise InputError(f"the text contains token {ids.max()}, which the model doesn't have: "
@@ -63,30 +63,30 @@ class Tokenizer:
         If there are no ids, return the id of the token that begins a text. A model without such a
         token gets the first id that ends a text.
         """
-        ids = self.encode(text, special=True)
+        ids = self.encode(text, add_special=True)
         if len(ids):
             return ids
-        begin = self.id_of(self.special.get("bos_token"))
+        begin = self.get_token_id(self.special.get("bos_token"))
         return np.array(self.ends[:1] if begin is None else [begin], np.int64)
 
     def decode(self, ids):
         """Return the text of ids, without special tokens."""
         return self.rules.decode([int(i) for i in ids])
 
-    def id_of(self, token):
+    def get_token_id(self, token):
         """Return the id of a special token, or None."""
         return None if token is None else self.rules.token_to_id(token)
 
-    def make_stream_decoder(self, before):
-        """Return a function that decodes the ids after `before`, one in each call.
+    def make_stream_decoder(self, prompt_ids):
+        """Return a function that decodes the ids after `prompt_ids`, one in each call.
 
         A call returns the text that its id completes, or "". A last call without an id returns the
         rest of the text.
         """
-        ids = [int(i) for i in before[-4:]]     # a few, because spaces depend on neighbours
+        ids = [int(i) for i in prompt_ids[-4:]]     # a few, because spaces depend on neighbours
         shown = self.decode(ids)
 
-        def more(token=None):
+        def decode_next(token=None):
             nonlocal ids, shown
             ids += [] if token is None else [int(token)]
             text = self.decode(ids)
@@ -96,7 +96,7 @@ class Tokenizer:
             shown = self.decode(ids)
             return new
 
-        return more
+        return decode_next
 
     def encode_chat(self, turns):
         """Return the ids of a conversation up to the beginning of the model's turn.
@@ -130,43 +130,43 @@ def read_tokenizer(path, architecture, weights):
     path = Path(path)
     with _convert_errors(f"the tokenizer of {path} cannot be used ({{}}); if the files are damaged"
                          ", download them again, else use another model"):
-        tokenizer = (_tokenizer_from_gguf(weights.metadata) if hasattr(weights, "metadata")
-                     else _tokenizer_from_folder(path, architecture.kind))
-    tokenizer.ends = tokenizer.ends or _valid_ids(architecture.values.get("eos_token_id"))
+        tokenizer = (_make_tokenizer_from_gguf(weights.metadata) if hasattr(weights, "metadata")
+                     else _make_tokenizer_from_folder(path, architecture.kind))
+    tokenizer.ends = tokenizer.ends or _select_valid_ids(architecture.values.get("eos_token_id"))
     tokenizer.limit = architecture.vocab_size
     return tokenizer
 
 
 @contextlib.contextmanager
-def _convert_errors(line):
-    """Convert any exception in the block to an InputError: `line` with the cause in place of {}."""
+def _convert_errors(message):
+    """Convert any exception in the block to an InputError: `message` with the cause for {}."""
     try:
         yield
     except (InputError, MemoryError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:              # a panic of the library is not an Exception
-        raise InputError(line.format(reason(error))) from error
+        raise InputError(message.format(reason(error))) from error
 
 
-def require_package(name, user, otherwise):
+def require_package(name, feature, otherwise):
     """Raise InputError unless an optional package is installed and can be imported.
 
-    The message says that `user` needs the package, and `otherwise` is what to do without it.
+    The message says that `feature` needs the package, and `otherwise` is what to do without it.
     """
     try:
         __import__(name)
     except ImportError as error:
         problem = (f"; install it with 'pip install {name}'" if find_spec(name) is None else
                    f", which is installed but does not load ({reason(error)}); reinstall it")
-        raise InputError(f"{user} needs the package {name}{problem}, or {otherwise}") from error
+        raise InputError(f"{feature} needs the package {name}{problem}, or {otherwise}") from error
 
 
-def render_chat(template, messages, special):
+def render_chat(template, messages, special_tokens):
     """Return the text of a conversation, made by a chat template in jinja's sandbox."""
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    def refuse(message):
+    def raise_exception(message):
         raise ValueError(message)
 
     class Generation(Extension):
@@ -181,13 +181,13 @@ def render_chat(template, messages, special):
     sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
                                             extensions=["jinja2.ext.loopcontrols", Generation])
     sandbox.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)
-    sandbox.globals["raise_exception"] = refuse
+    sandbox.globals["raise_exception"] = raise_exception
     sandbox.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     return sandbox.from_string(template).render(messages=messages, tools=None, documents=None,
-                                                add_generation_prompt=True, **special)
+                                                add_generation_prompt=True, **special_tokens)
 
 
-def _load_rules(folder, kind, settings):
+def _load_tokenizer_rules(folder, kind, settings):
     """Return the tokenizers.Tokenizer of a folder's files."""
     from tokenizers import Tokenizer as Rules
     from tokenizers.models import BPE
@@ -215,7 +215,7 @@ def _load_rules(folder, kind, settings):
                      "download it with the model")
 
 
-def _tokenizer_from_folder(folder, kind):
+def _make_tokenizer_from_folder(folder, kind):
     settings, generation, names = (_read_settings(folder / name)
                                    for name in (SETTINGS, GENERATION, SPECIAL))
     template = settings.get("chat_template")
@@ -224,16 +224,16 @@ def _tokenizer_from_folder(folder, kind):
     if is_file(folder / TEMPLATE):
         template = (folder / TEMPLATE).read_text(encoding="utf-8")
     special = {name: token for name in NAMES
-               if (token := _token_text(settings.get(name, names.get(name)))) is not None}
+               if (token := _get_token_text(settings.get(name, names.get(name)))) is not None}
     more = settings.get("additional_special_tokens", names.get("additional_special_tokens"))
-    more = [_token_text(token) for token in (more if isinstance(more, list) else [])]
-    added = _find_added_tokens(folder, settings) + [
+    more = [_get_token_text(token) for token in (more if isinstance(more, list) else [])]
+    added = _list_added_tokens(folder, settings) + [
         (None, token, True) for token in [*special.values(), *more] if token is not None]
-    rules = _load_rules(folder, kind, settings)
+    rules = _load_tokenizer_rules(folder, kind, settings)
     add_tokens(rules, added)
     tokenizer = Tokenizer(rules, (), template, special)
-    tokenizer.ends = _valid_ids(generation.get("eos_token_id")) or _valid_ids(
-        tokenizer.id_of(special.get("eos_token")))
+    tokenizer.ends = _select_valid_ids(generation.get("eos_token_id")) or _select_valid_ids(
+        tokenizer.get_token_id(special.get("eos_token")))
     return tokenizer
 
 
@@ -245,14 +245,14 @@ def add_tokens(rules, tokens):
     """
     from tokenizers import AddedToken
 
-    for wanted, text, special in tokens:
+    for wanted_id, text, is_special in tokens:
         if rules.token_to_id(text) is None:
-            rules.add_tokens([AddedToken(text, special=special, normalized=False)])
-        elif special:
+            rules.add_tokens([AddedToken(text, special=is_special, normalized=False)])
+        elif is_special:
             rules.add_special_tokens([text])
-        if wanted not in (None, rules.token_to_id(text)):
-            raise ValueError(f"the added token {text[:40]!r} should have the id {wanted}; it has "
-                             f"{rules.token_to_id(text)}")
+        if wanted_id not in (None, rules.token_to_id(text)):
+            raise ValueError(f"the added token {text[:40]!r} should have the id {wanted_id}; it "
+                             f"has {rules.token_to_id(text)}")
 
 
 def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
@@ -276,19 +276,19 @@ def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
     return rules
 
 
-def _find_added_tokens(folder, settings):
+def _list_added_tokens(folder, settings):
     """Return the tokens that a folder adds to its vocabulary: [(id, text, is special)], sorted."""
     added = [(place, text, False) for text, place in _read_settings(folder / ADDED).items()
              if type(place) is int]
     about = settings.get("added_tokens_decoder")
     for place, token in (about if isinstance(about, dict) else {}).items():
-        if _token_text(token) is not None and place.isdecimal():
+        if _get_token_text(token) is not None and place.isdecimal():
             is_special = isinstance(token, dict) and token.get("special") is True
-            added.append((int(place), _token_text(token), is_special))
+            added.append((int(place), _get_token_text(token), is_special))
     return sorted(added)
 
 
-def _token_text(token):
+def _get_token_text(token):
     """Return the text of a token, a string or {"content": string}. For others, return None."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
@@ -300,35 +300,35 @@ def _read_settings(path):
     return values if isinstance(values, dict) else {}
 
 
-def _valid_ids(value):
+def _select_valid_ids(value):
     """Return the valid ids of a setting (an id, a list of ids, or None) as a tuple."""
     ids = value if isinstance(value, list) else [value]
     return tuple(i for i in ids if type(i) is int and i >= 0)
 
 
-def _tokenizer_from_gguf(about):
-    """Return the Tokenizer of a GGUF file, and delete the token lists in its settings `about`."""
+def _make_tokenizer_from_gguf(metadata):
+    """Return the Tokenizer of a GGUF file, and delete the token lists in its `metadata`."""
     from tokenizers.models import BPE
     from tokenizers.processors import TemplateProcessing
 
-    kind, split = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
+    kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
     if kind != "gpt2" or split not in SPLIT_PATTERNS:
         raise InputError(f"the GGUF file has a tokenizer {str(kind)[:20]!r} with pre-tokenizer "
                          f"{str(split)[:20]!r}; supported: 'gpt2' with one of "
                          f"{', '.join(SPLIT_PATTERNS)}; or use a folder with {TOKENIZER}")
-    tokens, kinds, merges = (about.pop(f"tokenizer.ggml.{name}")
+    tokens, kinds, merges = (metadata.pop(f"tokenizer.ggml.{name}")
                              for name in ("tokens", "token_type", "merges"))
     control, added = ([token for token, kind in zip(tokens, kinds, strict=True) if kind == wanted]
                       for wanted in (CONTROL, USER_DEFINED))
     special = {}
     for name in ("bos_token", "eos_token"):
-        place = about.get(f"tokenizer.ggml.{name}_id")
+        place = metadata.get(f"tokenizer.ggml.{name}_id")
         if place is not None and 0 <= place < len(tokens):
             special[name] = tokens[place]
-    if about.get("tokenizer.ggml.add_eos_token"):
+    if metadata.get("tokenizer.ggml.add_eos_token"):
         raise InputError("the GGUF file has add_eos_token, which npdl does not support; use "
                          f"a folder with {TOKENIZER}")
-    begins = about.get("tokenizer.ggml.add_bos_token", split == "llama-bpe")   # as llama.cpp does
+    begins = metadata.get("tokenizer.ggml.add_bos_token", split == "llama-bpe")    # as llama.cpp
     begin = special.get("bos_token") if begins else None
     model = BPE({token: i for i, token in enumerate(tokens)},
                 [tuple(pair.split(" ")) for pair in merges],
@@ -339,8 +339,8 @@ def _tokenizer_from_gguf(about):
     if begin is not None:
         rules.post_processor = TemplateProcessing(
             single=f"{begin} $A", special_tokens=[(begin, rules.token_to_id(begin))])
-    return Tokenizer(rules, _valid_ids(about.get("tokenizer.ggml.eos_token_id")),
-                     about.get("tokenizer.chat_template"), special)
+    return Tokenizer(rules, _select_valid_ids(metadata.get("tokenizer.ggml.eos_token_id")),
+                     metadata.get("tokenizer.chat_template"), special)
 
 
 def _replace_surrogates(text):

@@ -27,7 +27,7 @@ TEMPLATE = ("{% for m in messages %}<user>{{ m.content }}\n{% endfor %}"
             "{% if add_generation_prompt %}<answer>{% endif %}")
 
 
-def random_model(values, seed=0, dtype="float32"):
+def make_random_model(values, seed=0, dtype="float32"):
     """The model that these settings describe, with random numbers."""
     rng = np.random.default_rng(seed)
     architecture = Architecture(values, "config.json")
@@ -40,7 +40,7 @@ def random_model(values, seed=0, dtype="float32"):
 
 def write_folder(path, values=LLAMA, tokenizer=True, **options):
     """A folder with a random model, and a small tokenizer if the library is there."""
-    found = random_model(values, **options)
+    found = make_random_model(values, **options)
     found.path = path.with_name(path.name + "-tokenizer")
     found.path.mkdir()
     if tokenizer:
@@ -70,14 +70,14 @@ def arrays_of(folder):
     return {name: file.read(name) for name in file.entries}
 
 
-def rewrite(folder, change):
+def rewrite_arrays(folder, change):
     """Write a folder's arrays again after change({name: array})."""
     arrays = arrays_of(folder)
     arrays = change(arrays) or arrays
     safetensors.write(folder / "model.safetensors", arrays, {"format": "pt"})
 
 
-def settings(folder, **changes):
+def change_settings(folder, **changes):
     """Change a folder's config.json."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -115,17 +115,17 @@ def write_gguf(path, folder, kind="F32", divisors=None):
     writer.add_chat_template(TEMPLATE)
     kind = getattr(gguf.GGMLQuantizationType, kind)
     for name, array in arrays_of(folder).items():
-        array = gguf_order(name, array, values) if arch == "llama" else array
+        array = reorder_rows_for_gguf(name, array, values) if arch == "llama" else array
         this = gguf.GGMLQuantizationType.F32 if array.ndim == 1 else kind
         array = gguf.quants.quantize(array, this)
-        writer.add_tensor(gguf_name(name), array, raw_dtype=this)
+        writer.add_tensor(to_gguf_name(name), array, raw_dtype=this)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def gguf_order(name, W, values):
+def reorder_rows_for_gguf(name, W, values):
     """llama.cpp's order of the rows of W_Q and W_K."""
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
     part = next((heads[part] for part in heads if part in name), None)
@@ -134,7 +134,7 @@ def gguf_order(name, W, values):
     return W.reshape(values[part], 2, -1, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
 
 
-def gguf_name(name):
+def to_gguf_name(name):
     for theirs, ours in (("model.", ""), ("layers.", "blk."), ("embed_tokens", "token_embd"),
                          ("input_layernorm", "attn_norm"), ("lm_head", "output"),
                          ("post_attention_layernorm", "ffn_norm"), ("self_attn.o_proj",

@@ -26,11 +26,11 @@ def arrays_of(module):
     return {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
 
 
-def fill(torch, module, arrays):
+def fill_module(torch, module, arrays):
     module.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
 
-def npdl_names(arrays):
+def rename_arrays_for_npdl(arrays):
     """The arrays of the reference's GPT under npdl's names."""
     ours = {"blocks": "decoder.blocks", "final_norm": "decoder.norm"}
     return {".".join([ours.get(first, first), *rest]) if rest else f"{first}.weight": array
@@ -41,7 +41,7 @@ def npdl_names(arrays):
     {}, {"bias": False, "norm": "pre"}, {"positions": "learned", "tied": True, "norm": "pre"},
     {"bias": False, "norm_bias": False, "norm": "pre"},
 ])
-def test_a_trained_gpt_comes_in_and_goes_out(torch, options):
+def test_gpt_round_trip_with_torch(torch, options):
     from experiments.benchmark import torch_reference  # which imports torch
 
     torch.manual_seed(0)
@@ -49,7 +49,7 @@ def test_a_trained_gpt_comes_in_and_goes_out(torch, options):
     tokens = np.random.default_rng(0).integers(0, 11, (3, 6))
     own = options | ({} if "positions" in options else {"positions": "k/d"})
     model = GPT(11, 8, 2, 2, max_len=7, dtype="float64", **own)
-    given = npdl_names(arrays_of(module))
+    given = rename_arrays_for_npdl(arrays_of(module))
     if "positions" not in options:
         del given["positions.weight"]                                   # a fixed table
     from_torch(model, given)
@@ -64,7 +64,7 @@ def test_a_trained_gpt_comes_in_and_goes_out(torch, options):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("kind", "theirs"), [
     (RNN, "RNN"), (ResetAfterGRU, "GRU"), (LSTM, "LSTM")])
-def test_recurrent_networks(torch, kind, theirs, bias):
+def test_recurrent_conversion_equals_torch(torch, kind, theirs, bias):
     torch.manual_seed(4)
     module = getattr(torch.nn, theirs)(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
     layer = kind(4, 3, 2, bias=bias, dtype="float64")
@@ -75,11 +75,11 @@ def test_recurrent_networks(torch, kind, theirs, bias):
     final, state = (s if isinstance(s, tuple) else (s,) for s in (final, state))
     for mine, other in zip((y, *state), (wanted, *final), strict=True):
         np.testing.assert_allclose(mine, other.detach().numpy(), atol=1e-12)
-    fill(torch, module, to_torch(layer, style="torch"))     # strict: every name
+    fill_module(torch, module, to_torch(layer, style="torch"))     # strict: every name
     np.testing.assert_allclose(module(torch.tensor(x))[0].detach().numpy(), y, atol=1e-12)
 
 
-def test_single_modules(torch):
+def test_single_module_conversion_equals_torch(torch):
     torch.manual_seed(5)
     nn, ids = torch.nn, np.arange(6).reshape(2, 3) % 5
     for module, layer in (
@@ -97,7 +97,7 @@ def test_single_modules(torch):
         options = {"training": False} if isinstance(layer, BatchNorm) else {}
         wanted = module.eval()(torch.tensor(inputs)).detach().numpy()
         np.testing.assert_allclose(layer.forward(inputs, **options)[0], wanted, atol=1e-12)
-        fill(torch, module, to_torch(layer))
+        fill_module(torch, module, to_torch(layer))
         np.testing.assert_allclose(module(torch.tensor(inputs)).detach().numpy(), wanted)
 
 
@@ -109,7 +109,7 @@ def test_single_modules(torch):
       for style in ("course", "torch") for options in (
           {"tied": True}, {"norm": "pre", "bias": False, "norm_bias": False})),
 ])
-def test_out_and_in_again_without_torch(style, build, tmp_path):
+def test_round_trip_without_torch(style, build, tmp_path):
     """Also through a file of another precision."""
     model, other = build(0), build(1)
     arrays = to_torch(model, style)
@@ -123,7 +123,7 @@ def test_out_and_in_again_without_torch(style, build, tmp_path):
         other = build(2)
 
 
-def test_what_it_refuses_changes_nothing():
+def test_refused_arrays_change_nothing():
     model = GPT(5, 4, 1, 2, max_len=4, tied=True)
     before, arrays = model.state_dict(), to_torch(model)
     first = next(iter(arrays))
@@ -146,4 +146,3 @@ def test_what_it_refuses_changes_nothing():
     add_lora(model, rank=1)
     with pytest.raises(InputError, match="merge_lora"):
         to_torch(model)
-

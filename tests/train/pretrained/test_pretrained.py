@@ -13,15 +13,15 @@ from npdl.adapt.linears import QuantLinear
 from npdl.core import named_layers
 from npdl.errors import InputError
 from npdl.layers.dropout import Dropout
-from npdl.train.pretrained import digest, load, to_huggingface
+from npdl.train.pretrained import hash_model, load, to_huggingface
 from tests.train.pretrained import model_folders
-from tests.train.pretrained.model_folders import KINDS, arrays_of, rewrite, write_folder
+from tests.train.pretrained.model_folders import KINDS, arrays_of, rewrite_arrays, write_folder
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 IDS = np.random.default_rng(1).integers(0, 320, (2, 9))
 
 
-def assert_same(model, other):
+def assert_same_model(model, other):
     wanted = model.state_dict()
     assert wanted.keys() == other.state_dict().keys()
     for name, array in other.state_dict().items():
@@ -29,18 +29,18 @@ def assert_same(model, other):
 
 
 @every_kind
-def test_out_and_in_again(tmp_path, kind):
+def test_written_folder_loads_as_same_model(tmp_path, kind):
     made = write_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
     found = load(tmp_path / "a")
-    assert_same(made.model, found.model)
+    assert_same_model(made.model, found.model)
     assert not list(found.model.params())                       # frozen
-    assert_same(made.model.astype("float64"), load(tmp_path / "a", "float64").model)
+    assert_same_model(made.model.astype("float64"), load(tmp_path / "a", "float64").model)
     to_huggingface(found, tmp_path / "b")
-    assert_same(made.model, load(tmp_path / "b").model)
-    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    assert_same_model(made.model, load(tmp_path / "b").model)
+    assert hash_model(tmp_path / "a") == hash_model(tmp_path / "b")
 
 
-def test_half_precision_becomes_float32(tmp_path):
+def test_half_precision_loads_as_float32(tmp_path):
     write_folder(tmp_path / "a", tokenizer=False)
     halves = {n: a.astype("f2") for n, a in arrays_of(tmp_path / "a").items()}
     safetensors.write(tmp_path / "a" / "model.safetensors", halves)
@@ -49,7 +49,7 @@ def test_half_precision_becomes_float32(tmp_path):
     assert W.dtype == "f4"
 
 
-def test_shards_names_without_prefix_and_buffers(tmp_path):
+def test_shards_unprefixed_names_and_buffers_load(tmp_path):
     made = write_folder(tmp_path / "a", KINDS["gpt2"], tokenizer=False)
     arrays = {n.removeprefix("transformer."): a for n, a in arrays_of(tmp_path / "a").items()}
     arrays["h.0.attn.bias"] = np.ones((1, 1, 64, 64), "u1")
@@ -57,15 +57,15 @@ def test_shards_names_without_prefix_and_buffers(tmp_path):
     names, last = list(arrays), tmp_path / "a" / "model-00002-of-00002.safetensors"
     for part, path in ((names[:7], last.with_stem("model-00001-of-00002")), (names[7:], last)):
         safetensors.write(path, {name: arrays[name] for name in part})
-    assert_same(made.model, load(tmp_path / "a").model)
+    assert_same_model(made.model, load(tmp_path / "a").model)
     last.unlink()
     with pytest.raises(InputError, match="is not in the files; download them again"):
         load(tmp_path / "a")
 
 
-def test_float32_stays_in_its_file(tmp_path):
+def test_float32_arrays_are_memory_mapped(tmp_path):
     write_folder(tmp_path / "a", tokenizer=False)
-    before = digest(tmp_path / "a")
+    before = hash_model(tmp_path / "a")
     model = load(tmp_path / "a").model
     for name, param in model.params(frozen=True):
         base = param.data
@@ -76,16 +76,16 @@ def test_float32_stays_in_its_file(tmp_path):
     for _, param in model.params():
         param.data[...] = 0                                 # this process's own pages
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    assert digest(tmp_path / "b") == before
+    assert hash_model(tmp_path / "b") == before
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen2", "llama untied"])
-def test_quantized_as_it_comes_or_afterwards_is_the_same(tmp_path, kind):
+def test_quantizing_while_or_after_loading_is_the_same(tmp_path, kind):
     write_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
     whole = load(tmp_path / "a").model
     names = quantize_linears(whole, 4, rounding="nearest", block=8)
     found = load(tmp_path / "a", bits=4, block=8, rounding="nearest")
-    assert_same(whole, found.model)
+    assert_same_model(whole, found.model)
     assert isinstance(found.model.classifier, QuantLinear) == ("classifier" in names)
     np.testing.assert_array_equal(found.model.forward(IDS)[0], whole.forward(IDS)[0])
     to_huggingface(found, tmp_path / "b")                   # floats again
@@ -93,8 +93,8 @@ def test_quantized_as_it_comes_or_afterwards_is_the_same(tmp_path, kind):
     assert abs(plain - whole.forward(IDS)[0]).max() < 1e-4
 
 
-def test_merging_on_the_way_out_leaves_the_model_as_it_is(tmp_path):
-    found = model_folders.random_model(KINDS["llama"])
+def test_writing_merged_adapters_leaves_model_unchanged(tmp_path):
+    found = model_folders.make_random_model(KINDS["llama"])
     add_lora(found.model, rank=2, where="W_Q")
     found.model.blocks[0].attention.W_Q.B.data[...] = 1
     before = found.model.state_dict()
@@ -102,7 +102,7 @@ def test_merging_on_the_way_out_leaves_the_model_as_it_is(tmp_path):
     to_huggingface(found, tmp_path / "b")
     assert before.keys() == found.model.state_dict().keys()
     merge_lora(found.model)
-    assert_same(found.model, load(tmp_path / "b").model)
+    assert_same_model(found.model, load(tmp_path / "b").model)
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_a_gguf_file_is_the_same_model(tmp_path, kind, stored):
     assert found.tokenizer.ends == folder.tokenizer.ends == (0,)
     to_huggingface(found, tmp_path / "b")
     back = load(tmp_path / "b")
-    assert_same(found.model, back.model)
+    assert_same_model(found.model, back.model)
     np.testing.assert_array_equal(back.tokenizer.encode_chat("hi"), hi)
 
 
@@ -165,10 +165,11 @@ def test_gpt2_trains_with_the_dropout_rates_of_its_config(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_tied_weights_that_are_saved_as_the_head(kind, tmp_path):
+def test_tied_weights_saved_as_lm_head_load(kind, tmp_path):
     found = write_folder(tmp_path / "model", KINDS[kind], tokenizer=False)
     name = found.architecture.prefix + found.architecture.embedding
-    rewrite(tmp_path / "model", lambda arrays: arrays.update({"lm_head.weight": arrays.pop(name)}))
+    rewrite_arrays(tmp_path / "model", lambda arrays: arrays.update(
+        {"lm_head.weight": arrays.pop(name)}))
     ids = np.arange(5)[None]
     np.testing.assert_allclose(load(tmp_path / "model").model.forward(ids)[0],
                                found.model.forward(ids)[0], atol=1e-5)

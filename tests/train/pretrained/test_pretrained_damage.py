@@ -16,7 +16,12 @@ from npdl.train.pretrained import load
 from tests.tools import commands
 from tests.tools.refusals import status_of
 from tests.train.pretrained import model_folders
-from tests.train.pretrained.model_folders import LLAMA, rewrite, settings, write_folder
+from tests.train.pretrained.model_folders import (
+    LLAMA,
+    change_settings,
+    rewrite_arrays,
+    write_folder,
+)
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
 
@@ -24,20 +29,20 @@ WEIGHTS = "model.safetensors"
 Q = "model.layers.0.self_attn.q_proj.weight"
 
 
-def text(name, content):
+def write_text(name, content):
     return lambda folder: (folder / name).write_text(content)
 
 
-def without(name):
+def delete_file(name):
     return lambda folder: (folder / name).unlink()
 
 
-def setting(**changes):
-    return lambda folder: settings(folder, **changes)
+def change_setting(**changes):
+    return lambda folder: change_settings(folder, **changes)
 
 
-def array(change, name=Q):
-    return lambda folder: rewrite(
+def change_array(change, name=Q):
+    return lambda folder: rewrite_arrays(
         folder, lambda arrays: arrays.update({name: change(arrays.get(name))}))
 
 
@@ -45,67 +50,67 @@ FRAME = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "
          "pair": [], "special_tokens": {}}
 
 
-def unknown_frame(folder):
+def add_unknown_post_processor(folder):
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"post_processor": FRAME}))
 
 
 BAD = {                             # {what the line mentions: the damage}
-    "config.json is missing": without("config.json"),
-    "not a JSON object": text("config.json", "[1]"),
-    "nested too deeply": text("config.json", "[" * 10**5),
-    "model_type is 'bert'; npdl has gpt2": setting(model_type="bert"),
-    "layers.2.input_layernorm.weight is not in": setting(num_hidden_layers=10**6),
-    "has shape (320, 32) in the files; the settings": setting(hidden_size=2**23),
-    "files; the settings need (30, 32)": setting(num_attention_heads=3),
-    "head_dim is '0'; supported": setting(num_attention_heads=64),
-    "hidden_size is '16777216'; supported: an integer": setting(hidden_size=2**24),
-    "rms_norm_eps is '-1'": setting(rms_norm_eps=-1),
-    "tie_word_embeddings is 'yes'": setting(tie_word_embeddings="yes"),
-    "tie_word_embeddings is missing; supported: true": setting(tie_word_embeddings=None),
-    "hidden_act is 'gelu'; supported: silu": setting(hidden_act="gelu"),
-    "factor is missing": setting(rope_scaling={"type": "linear"}),
-    "'yarn'": setting(rope_parameters={"rope_type": "yarn"}),
-    "partial_rotary_factor": setting(partial_rotary_factor=0.5),
-    "sliding_window is '16'": setting(model_type="mistral", sliding_window=16),
-    "attention_bias is 'True'; supported: False": setting(attention_bias=True),
-    "quantization_config": setting(quantization_config={"bits": 4}),
-    f"holds no {WEIGHTS} and no model-*-of-*": without(WEIGHTS),
+    "config.json is missing": delete_file("config.json"),
+    "not a JSON object": write_text("config.json", "[1]"),
+    "nested too deeply": write_text("config.json", "[" * 10**5),
+    "model_type is 'bert'; npdl has gpt2": change_setting(model_type="bert"),
+    "layers.2.input_layernorm.weight is not in": change_setting(num_hidden_layers=10**6),
+    "has shape (320, 32) in the files; the settings": change_setting(hidden_size=2**23),
+    "files; the settings need (30, 32)": change_setting(num_attention_heads=3),
+    "head_dim is '0'; supported": change_setting(num_attention_heads=64),
+    "hidden_size is '16777216'; supported: an integer": change_setting(hidden_size=2**24),
+    "rms_norm_eps is '-1'": change_setting(rms_norm_eps=-1),
+    "tie_word_embeddings is 'yes'": change_setting(tie_word_embeddings="yes"),
+    "tie_word_embeddings is missing; supported: true": change_setting(tie_word_embeddings=None),
+    "hidden_act is 'gelu'; supported: silu": change_setting(hidden_act="gelu"),
+    "factor is missing": change_setting(rope_scaling={"type": "linear"}),
+    "'yarn'": change_setting(rope_parameters={"rope_type": "yarn"}),
+    "partial_rotary_factor": change_setting(partial_rotary_factor=0.5),
+    "sliding_window is '16'": change_setting(model_type="mistral", sliding_window=16),
+    "attention_bias is 'True'; supported: False": change_setting(attention_bias=True),
+    "quantization_config": change_setting(quantization_config={"bits": 4}),
+    f"holds no {WEIGHTS} and no model-*-of-*": delete_file(WEIGHTS),
     "a pickle, which can execute code":
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
     "is cut short": lambda folder: os.truncate(folder / WEIGHTS, 20_000),
-    "has the dtype I64; npdl reads": array(lambda W: np.ones(W.shape, "i8")),
+    "has the dtype I64; npdl reads": change_array(lambda W: np.ones(W.shape, "i8")),
     "self_attn.q_proj.weight holds NaN or infinity":
-        array(lambda W: np.where(W == W[3, 3], np.nan, W)),
-    "q_proj.weight has shape (32, 31) in the files": array(lambda W: W[:, :-1]),
+        change_array(lambda W: np.where(W == W[3, 3], np.nan, W)),
+    "q_proj.weight has shape (32, 31) in the files": change_array(lambda W: W[:, :-1]),
     "are the same parameter; remove one":
-        array(lambda _: np.ones((320, 32)), "embed_tokens.weight"),
+        change_array(lambda _: np.ones((320, 32)), "embed_tokens.weight"),
     "q_norm.weight is an array that npdl's llama does not have":
-        array(lambda _: np.ones(4), "model.layers.0.self_attn.q_norm.weight"),
-    "holds no tokenizer.json": without("tokenizer.json"),
-    "cannot be used": text("tokenizer.json", "hello"),
-    "tokenizer": unknown_frame,
-    "the chat template fails": text("chat_template.jinja", "{{ ''.__class__.__mro__ }}"),
+        change_array(lambda _: np.ones(4), "model.layers.0.self_attn.q_norm.weight"),
+    "holds no tokenizer.json": delete_file("tokenizer.json"),
+    "cannot be used": write_text("tokenizer.json", "hello"),
+    "tokenizer": add_unknown_post_processor,
+    "the chat template fails": write_text("chat_template.jinja", "{{ ''.__class__.__mro__ }}"),
     "fails (Range too big":
-        text("chat_template.jinja", "{% for i in range(10**10) %}x{% endfor %}"),
+        write_text("chat_template.jinja", "{% for i in range(10**10) %}x{% endfor %}"),
 }
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def intact_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "llama"
     write_folder(folder, LLAMA)
     return folder
 
 
 @pytest.fixture
-def folder(tmp_path, whole):
-    for path in whole.iterdir():
+def folder(tmp_path, intact_folder):
+    for path in intact_folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path
 
 
-def refused(path, mentioned, capsys, *more):
+def assert_refused(path, mentioned, capsys, *more):
     tracemalloc.start()
     status = status_of(commands.generate, [str(path), "hello", "--tokens", "2", *more])
     peak = tracemalloc.get_traced_memory()[1]
@@ -116,19 +121,19 @@ def refused(path, mentioned, capsys, *more):
     assert peak < 16 << 20
 
 
-def test_the_whole_folder_is_fine(folder, capsys):
+def test_intact_folder_generates(folder, capsys):
     for more in ((), ("--chat",)):
         assert commands.generate([str(folder), "hello", "--tokens", "2", *more]) == 0
         assert "2 tokens: the first after" in capsys.readouterr().err
 
 
-def test_half_a_character_in_a_template_is_one_sign(folder, capsys):
-    text("tokenizer_config.json", '{"chat_template": "\\ud800"}')(folder)
+def test_lone_surrogate_in_template_is_replaced(folder, capsys):
+    write_text("tokenizer_config.json", '{"chat_template": "\\ud800"}')(folder)
     assert commands.generate([str(folder), "hello", "--tokens", "2", "--chat"]) == 0
     assert "2 tokens" in capsys.readouterr().err
 
 
-def test_a_terminal_is_told_nothing_but_text(capsys, monkeypatch):
+def test_terminal_gets_no_control_characters(capsys, monkeypatch):
     """A file gets the text as it is."""
     said = "a\x1b]0;title\x07\x1b[2J\tb\u202e\x9b3J 日本\u3000語\n"
     print_text(said)
@@ -142,7 +147,7 @@ def test_a_terminal_is_told_nothing_but_text(capsys, monkeypatch):
 @pytest.mark.parametrize("mentioned", BAD)
 def test_a_damaged_or_unsupported_folder_is_one_line(folder, capsys, mentioned):
     BAD[mentioned](folder)
-    refused(folder, mentioned, capsys, *(["--chat"] if "fails" in mentioned else []))
+    assert_refused(folder, mentioned, capsys, *(["--chat"] if "fails" in mentioned else []))
 
 
 @pytest.mark.parametrize("change, mentioned", [
@@ -153,31 +158,31 @@ def test_a_damaged_or_unsupported_folder_is_one_line(folder, capsys, mentioned):
     ({"add_cross_attention": True}, "add_cross_attention"),
     ({"n_head": 3}, "num_heads = 3 does not divide d_model = 16"),
 ])
-def test_a_gpt2_that_npdl_has_not(tmp_path, capsys, change, mentioned):
+def test_unsupported_gpt2_is_refused(tmp_path, capsys, change, mentioned):
     write_folder(tmp_path / "a", model_folders.GPT2)
-    settings(tmp_path / "a", **change)
-    refused(tmp_path / "a", mentioned, capsys)
+    change_settings(tmp_path / "a", **change)
+    assert_refused(tmp_path / "a", mentioned, capsys)
 
 
-def test_a_window_that_is_not_used_is_fine(tmp_path, capsys):
+def test_unused_sliding_window_is_allowed(tmp_path, capsys):
     write_folder(tmp_path / "a", model_folders.KINDS["qwen2"])
     assert commands.generate([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
-    settings(tmp_path / "a", use_sliding_window=True)
+    change_settings(tmp_path / "a", use_sliding_window=True)
     capsys.readouterr()
-    refused(tmp_path / "a", "sliding_window is '32'", capsys)
+    assert_refused(tmp_path / "a", "sliding_window is '32'", capsys)
 
 
-def test_more_than_this_machine_holds(folder, capsys, monkeypatch):
+def test_model_larger_than_memory_is_refused(folder, capsys, monkeypatch):
     monkeypatch.setattr("npdl.train.pretrained.folder.total_memory", lambda: 1000)
-    refused(folder, "this machine has 0; use a smaller model", capsys)
+    assert_refused(folder, "this machine has 0; use a smaller model", capsys)
 
 
-def test_tokens_that_the_model_has_not(folder, capsys):
-    def smaller(arrays):
+def test_tokens_outside_vocabulary_are_refused(folder, capsys):
+    def shrink_embedding(arrays):
         arrays["model.embed_tokens.weight"] = arrays["model.embed_tokens.weight"][:300]
 
-    rewrite(folder, smaller)
-    settings(folder, vocab_size=300)
+    rewrite_arrays(folder, shrink_embedding)
+    change_settings(folder, vocab_size=300)
     found = load(folder, tokenizer=True).tokenizer
     assert found.rules.get_vocab_size() > 300 and len(found.encode("the")) == 2
     with pytest.raises(InputError, match="which the model doesn't have: its embedding matrix has"):
@@ -192,13 +197,13 @@ def gguf_file(folder):
 
 
 @pytest.mark.parametrize("name", ["tokenizers", "gguf", "jinja2"])
-def test_without_a_package_it_says_what_to_install(folder, capsys, monkeypatch, request, name):
+def test_missing_package_message_says_what_to_install(folder, capsys, monkeypatch, request, name):
     path = request.getfixturevalue("gguf_file") if name == "gguf" else folder
     monkeypatch.setitem(sys.modules, name, None)
-    refused(path, f"install it with 'pip install {name}'", capsys, "--chat")
+    assert_refused(path, f"install it with 'pip install {name}'", capsys, "--chat")
 
 
-def with_bytes(find, replace):
+def replace_bytes(find, replace):
     def damage(path):
         content = path.read_bytes()
         assert find in content
@@ -206,59 +211,59 @@ def with_bytes(find, replace):
     return damage
 
 
-def length(name):
+def gguf_text(name):
     """The name as GGUF writes it: its length first."""
     return len(name).to_bytes(8, "little") + name
 
 
-def with_header(start, replace):
+def replace_header_bytes(start, replace):
     """Replace the bytes of the header from `start`."""
     return lambda path: path.write_bytes(
         path.read_bytes()[:start] + replace + path.read_bytes()[start + len(replace):])
 
 
-NORM, LONG = length(b"output_norm.weight"), (2**60).to_bytes(8, "little")
+NORM, LONG = gguf_text(b"output_norm.weight"), (2**60).to_bytes(8, "little")
 BAD_GGUF = {
-    "does not begin with GGUF": with_header(0, b"GGML"),
-    "version 1 of GGUF; supported: 2, 3": with_header(4, b"\1"),
+    "does not begin with GGUF": replace_header_bytes(0, b"GGML"),
+    "version 1 of GGUF; supported: 2, 3": replace_header_bytes(4, b"\1"),
     "cut short": lambda path: os.truncate(path, path.stat().st_size - 100_000),
-    "arrays, more than": with_header(8, LONG),
-    "settings, more than": with_header(16, LONG),
+    "arrays, more than": replace_header_bytes(8, LONG),
+    "settings, more than": replace_header_bytes(16, LONG),
     "4,194,304 items in a list": lambda path: path.write_bytes(
-        path.read_bytes()[:16] + (1).to_bytes(8, "little") + length(b"x") + struct.pack(
+        path.read_bytes()[:16] + (1).to_bytes(8, "little") + gguf_text(b"x") + struct.pack(
             "<IIQ", 9, 0, 2**22) + bytes(2**22)),
-    "longer than the file": with_bytes(length(b"general.architecture"),
-                                       LONG + b"general.architecture"),
-    "unknown type 99": with_bytes(b"llama.context_length\4", b"llama.context_length\x63"),
+    "longer than the file": replace_bytes(gguf_text(b"general.architecture"),
+                                          LONG + b"general.architecture"),
+    "unknown type 99": replace_bytes(b"llama.context_length\4", b"llama.context_length\x63"),
     "llama.residual_scale is '64'; supported: 1.0":
-        with_bytes(b"llama.context_length", b"llama.residual_scale"),
-    "architecture is 'llamo'": with_bytes(length(b"llama"), length(b"llamo")),
-    "'gpt2' with pre-tokenizer 'gpt-9'": with_bytes(length(b"gpt-2"), length(b"gpt-9")),
-    "is not in the files": with_bytes(length(b"blk.0.ffn_up.weight"),
-                                      length(b"blk.0.ffn_op.weight")),
-    "layer_norm_rms_epsilon is missing": with_bytes(b"rms_epsilon", b"rms_epsilom"),
-    "99 axes": with_bytes(NORM + b"\1\0\0\0", NORM + b"\x63\0\0\0"),
-    "255": with_bytes(NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + bytes(4),
-                      NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + b"\xff\0\0\0"),
+        replace_bytes(b"llama.context_length", b"llama.residual_scale"),
+    "architecture is 'llamo'": replace_bytes(gguf_text(b"llama"), gguf_text(b"llamo")),
+    "'gpt2' with pre-tokenizer 'gpt-9'": replace_bytes(gguf_text(b"gpt-2"), gguf_text(b"gpt-9")),
+    "is not in the files": replace_bytes(gguf_text(b"blk.0.ffn_up.weight"),
+                                         gguf_text(b"blk.0.ffn_op.weight")),
+    "layer_norm_rms_epsilon is missing": replace_bytes(b"rms_epsilon", b"rms_epsilom"),
+    "99 axes": replace_bytes(NORM + b"\1\0\0\0", NORM + b"\x63\0\0\0"),
+    "255": replace_bytes(NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + bytes(4),
+                         NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + b"\xff\0\0\0"),
 }
 
 
 @pytest.mark.parametrize("mentioned", BAD_GGUF)
 def test_a_damaged_gguf_file_is_one_line(gguf_file, capsys, mentioned):
     BAD_GGUF[mentioned](gguf_file)
-    refused(gguf_file, mentioned, capsys)
+    assert_refused(gguf_file, mentioned, capsys)
 
 
-def test_no_folder_at_all(tmp_path, capsys):
-    refused(tmp_path / "nowhere", "there is no such folder or file", capsys)
-    refused(tmp_path / "nowhere.gguf", "there is no such folder or file", capsys)
+def test_missing_folder_is_refused(tmp_path, capsys):
+    assert_refused(tmp_path / "nowhere", "there is no such folder or file", capsys)
+    assert_refused(tmp_path / "nowhere.gguf", "there is no such folder or file", capsys)
     write_folder(tmp_path / "a", LLAMA)
     (tmp_path / "a" / WEIGHTS).unlink()
     os.mkfifo(tmp_path / "a" / WEIGHTS)                     # opening it waits for ever
-    refused(tmp_path / "a", WEIGHTS, capsys)
+    assert_refused(tmp_path / "a", WEIGHTS, capsys)
 
 
-def test_damage_that_comes_while_it_is_read(folder):
+def test_file_damaged_during_reading_is_refused(folder):
     file = safetensors.SafetensorsFile(folder / WEIGHTS)
     os.truncate(folder / WEIGHTS, 30_000)
     with pytest.raises(Exception, match="cut short while it was read"):

