@@ -56,7 +56,7 @@ def question_of(number):
 
 @pytest.mark.parametrize("number, module, name, wrong", [
     ("002.2a", gru_gates, "sigmoid", lambda x: 1 / (1 + abs(x))),
-    ("002.4a", lstm, "by_backward", lambda xs: 1.0),
+    ("002.4a", lstm, "npdl_gradient", lambda xs: 1.0),
     ("000.1", normalisation, "centre_and_moments",
      lambda x, axes: [s + 1 for s in centre_and_moments(x, axes)]),
 ])
@@ -139,6 +139,6 @@ def test_bad_options_are_one_line_and_status_2(options, capsys):
 
 def test_a_solution_needs_no_docstrings(monkeypatch):
     question = course.find_questions("002.6b")[0]                     # python -OO removes them
-    whole = question.run().solution()
+    whole = question.run().format_solution()
     monkeypatch.setattr(question.work, "__doc__", None)
-    assert question.solution() == whole.replace("\n\n" + whole.split("\n\n")[1], "", 1)
+    assert question.format_solution() == whole.replace("\n\n" + whole.split("\n\n")[1], "", 1)
