@@ -2,8 +2,8 @@
 
     python -m docs.book --train         # trains all of them again, and writes their records
 
-`MODELS` is {name: function that trains a model}, and pictures.py draws the results. The record of
-a model is a small JSON file in data/, with rounded numbers. A test trains the models again.
+`MODELS` is {name: function that trains a model and returns its record}. A record is a small JSON
+file in data/, with rounded numbers. pictures.py draws it. A test trains the models again.
 
 A vocabulary is a sorted array of words or letters, and np.searchsorted finds their ids.
 """
@@ -96,7 +96,7 @@ def predict(model, inputs):
     return first_output(model.forward(inputs)[0])
 
 
-def probabilities(model, inputs):
+def predict_probabilities(model, inputs):
     return softmax(predict(model, inputs))
 
 
@@ -106,7 +106,7 @@ def measure_accuracy(model, inputs, targets):
     return float(is_right[targets != IGNORED].mean())
 
 
-def rounded(values, digits=3):
+def round_to_lists(values, digits=3):
     """Return arrays or numbers as lists, rounded to `digits` decimals."""
     return np.round(np.asarray(values, float), digits).tolist()
 
@@ -118,7 +118,7 @@ NUMBERS = ("one two three four five six seven eight nine ten eleven twelve thirt
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def thermometers():
+def record_thermometer_line():
     """Fit one weight and one bias to five pairs of Celsius and Fahrenheit, both in hundreds."""
     celsius = np.array([[-20.0], [0.0], [15.0], [37.0], [100.0]]) / 100
     fahrenheit = celsius * 1.8 + 0.32
@@ -127,12 +127,13 @@ def thermometers():
         optimizer=npdl.SGD(model, 0.5), on_step=lambda step: seen.append(
             (model.W.data[0, 0], 100 * model.b.data[0])))
     shown = (0, 3, 10, 30, 300)
-    return {"celsius": rounded(100 * celsius[:, 0]), "fahrenheit": rounded(100 * fahrenheit[:, 0]),
-            "steps": shown, "slopes": rounded([seen[n][0] for n in shown]),
-            "offsets": rounded([seen[n][1] for n in shown])}
+    return {"celsius": round_to_lists(100 * celsius[:, 0]),
+            "fahrenheit": round_to_lists(100 * fahrenheit[:, 0]),
+            "steps": shown, "slopes": round_to_lists([seen[n][0] for n in shown]),
+            "offsets": round_to_lists([seen[n][1] for n in shown])}
 
 
-def bends():
+def record_xor_networks():
     """Train two networks on exclusive or, with and without a tanh between the linear layers."""
     x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = np.array([0, 1, 1, 0])
@@ -142,12 +143,12 @@ def bends():
     for name, between in (("straight", []), ("bent", [npdl.Tanh()])):
         model = make_sequential((npdl.Linear, 2, 6), *between, (npdl.Linear, 6, 2))
         fit(model, lambda step: (x, y), 600, 2e-2)
-        found[name] = rounded(probabilities(model, plane)[:, 1].reshape(13, 13), 2)
-        found[f"{name}_points"] = rounded(probabilities(model, x)[:, 1])
+        found[name] = round_to_lists(predict_probabilities(model, plane)[:, 1].reshape(13, 13), 2)
+        found[f"{name}_points"] = round_to_lists(predict_probabilities(model, x)[:, 1])
     return found
 
 
-def letters():
+def record_next_letters():
     """Train a model to predict the next letter in the names of the numbers from one to twenty."""
     words = np.unique([*"".join(NUMBERS), "."])
     before = np.searchsorted(words, [*"".join(NUMBERS)])
@@ -158,20 +159,20 @@ def letters():
     z = predict(model, t[None])[0]
     counts = np.bincount(after[before == t], minlength=len(words))
     order = np.argsort(-counts, kind="stable")[:7]
-    return {"letters": words[order].tolist(), "scores": rounded(z[order]),
-            "rest": rounded(np.delete(z, order)), "p": rounded(softmax(z)[order]),
+    return {"letters": words[order].tolist(), "scores": round_to_lists(z[order]),
+            "rest": round_to_lists(np.delete(z, order)), "p": round_to_lists(softmax(z)[order]),
             "counts": counts[order].tolist(), "total": int(counts.sum()),
-            "losses": rounded([losses[0], losses[-1]])}
+            "losses": round_to_lists([losses[0], losses[-1]])}
 
 
-def week():
+def record_weekday_embeddings():
     """Train 2-D embeddings of the seven days, by predicting a day at most one day away."""
     days = np.repeat(np.arange(7), 3)
     beside = (days + np.tile([0, 1, -1], 7)) % 7
     table = npdl.Embedding(7, 2, rng=0, dtype="float64")
     model = npdl.Sequential(table, npdl.Linear(2, 7, bias=False, rng=1, dtype="float64"))
     fit(model, lambda step: (days, beside), 600)
-    return {"days": DAYS, "points": rounded(table.W.data)}
+    return {"days": DAYS, "points": round_to_lists(table.W.data)}
 
 
 # -- chapters 5 to 8: a light, a bracket, a name, a word that a later word explains ----------
@@ -180,7 +181,7 @@ FILLER = "abcdefgh"
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
-def switch():
+def record_light_switch():
     """Train an RNN of 3 units to tell if a light is on. 1 and 0 switch it; - leaves it as it is."""
     rng = np.random.default_rng(0)
     model = make_sequential((npdl.Embedding, 3, 3), (npdl.RNN, 3, 3), (npdl.Linear, 3, 2))
@@ -199,24 +200,25 @@ def switch():
     only_last = np.zeros_like(h)
     only_last[:, -1] = model.layers[2].W.data @ np.array([1.0, -1.0])
     dx, _ = model.layers[1].backward((only_last, None), cache)
-    return {"text": text, "h": rounded(h[0].T, 2),
-            "p": rounded(probabilities(model, ids)[0, :, 1], 2),
-            "reach": rounded(np.linalg.norm(dx[0], axis=-1), 12),
-            "right": rounded(measure_accuracy(model, *batch(0, 300)))}
+    return {"text": text, "h": round_to_lists(h[0].T, 2),
+            "p": round_to_lists(predict_probabilities(model, ids)[0, :, 1], 2),
+            "reach": round_to_lists(np.linalg.norm(dx[0], axis=-1), 12),
+            "right": round_to_lists(measure_accuracy(model, *batch(0, 300)))}
 
 
-def brackets():
+def record_closing_brackets():
     """Train an LSTM to close the bracket that was opened, after any number of letters."""
     rng, words = np.random.default_rng(0), np.unique([*BRACKETS, *BRACKETS.values(), *FILLER])
     model = npdl.LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
     counted = np.searchsorted(words, [*BRACKETS.values()])
 
-    def pair():
+    def draw_text():
         kind = rng.choice(list(BRACKETS))
         return kind + "".join(rng.choice(list(FILLER), rng.integers(1, 11))) + BRACKETS[kind]
 
     def batch(step):
-        ids = np.searchsorted(words, [[*(pair() + pair() + 24 * "a")[:24]] for _ in range(24)])
+        ids = np.searchsorted(words,
+                              [[*(draw_text() + draw_text() + 24 * "a")[:24]] for _ in range(24)])
         targets = ids[:, 1:]
         return ids[:, :-1], np.where(np.isin(targets, counted), targets, IGNORED)
 
@@ -225,18 +227,19 @@ def brackets():
     (z, _), cache = model.forward(np.searchsorted(words, [[*text]]))
     steps = cache.lstm.layers[0].layer.steps
     p = softmax(z[0])
-    return {"text": text, **{name: rounded([getattr(step, name)[0] for step in steps], 2)
+    return {"text": text, **{name: round_to_lists([getattr(step, name)[0] for step in steps], 2)
                              for name in "ifo"},
-            "c": rounded([np.arctanh(step.tanh_c[0]) for step in steps], 2),
-            "p": {b: rounded(p[:, k], 2) for b, k in zip(BRACKETS.values(), counted, strict=True)},
-            "right": rounded(measure_accuracy(model, *batch(0)))}
+            "c": round_to_lists([np.arctanh(step.tanh_c[0]) for step in steps], 2),
+            "p": {b: round_to_lists(p[:, k], 2)
+                  for b, k in zip(BRACKETS.values(), counted, strict=True)},
+            "right": round_to_lists(measure_accuracy(model, *batch(0)))}
 
 
 NAMES = {"anna": "she", "mary": "she", "lucy": "she", "tom": "he", "john": "he", "paul": "he"}
 MIDDLE = "went to the old red house by the sea and sat in the green garden until".split()
 
 
-def names():
+def record_pronouns():
     """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
     rng, words = np.random.default_rng(0), np.unique([*NAMES, *MIDDLE, "he", "she", "met"])
     model = make_sequential((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
@@ -253,8 +256,9 @@ def names():
     for name in ("anna", "tom"):
         ids = np.searchsorted(words, [[name, *MIDDLE]])
         (h, _), cache = model.layers[1].forward(model.layers[0].forward(ids)[0])
-        shown[name] = {"z": rounded([s.z[0] for s in cache.layers[0].layer.steps], 2),
-                       "h": rounded(h[0], 2), "p": rounded(probabilities(model, ids)[0, :, 1], 2)}
+        shown[name] = {"z": round_to_lists([s.z[0] for s in cache.layers[0].layer.steps], 2),
+                       "h": round_to_lists(h[0], 2),
+                       "p": round_to_lists(predict_probabilities(model, ids)[0, :, 1], 2)}
     return {"words": MIDDLE, **shown}
 
 
@@ -262,7 +266,7 @@ PLACES = {"river": "shore", "water": "shore", "fish": "shore",
           "money": "house", "town": "house", "street": "house"}
 
 
-def meanings():
+def record_bank_meanings():
     """Train a forward and a bidirectional RNN on "bank", whose meaning depends on a later word."""
     rng, kinds = np.random.default_rng(0), list(PLACES)
     words = np.unique([*kinds, *"we sat on the bank of near".split()])
@@ -283,14 +287,14 @@ def meanings():
         model = make_sequential((npdl.Embedding, len(words), 6), layer,
                                 npdl.Linear(8, 2, rng=4, dtype="float64"))
         losses = fit(model, batch, 300)
-        found[name] = rounded(probabilities(model, ids)[:, 4, 1], 2)
-        found[f"{name}_loss"] = rounded(losses[-1])
+        found[name] = round_to_lists(predict_probabilities(model, ids)[:, 4, 1], 2)
+        found[f"{name}_loss"] = round_to_lists(losses[-1])
     return found
 
 
 # -- chapters 9 to 13: deep stacks, a date, two heads, blocks, a GPT that counts ------------------
 
-def depth():
+def record_deep_networks():
     """Train networks of 20 layers on the exclusive or of three bits, with and without LayerNorm."""
     x = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     y = (x > 0).sum(1) % 2
@@ -307,11 +311,11 @@ def depth():
             if isinstance(part, npdl.LayerNorm if name == "normed" else npdl.GELU):
                 sizes.append(float(a.std()))
         losses = fit(model, lambda step: (x, y), 300, 3e-3)
-        found[name] = {"spread": rounded(sizes, 4), "losses": rounded(losses[::5])}
+        found[name] = {"spread": round_to_lists(sizes, 4), "losses": round_to_lists(losses[::5])}
     return found
 
 
-def dates():
+def record_date_translation():
     """Train an LSTM with attention to translate dates, as in chapter 13."""
     data, words = Dates(), Dates.words
     model = npdl.LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
@@ -326,7 +330,7 @@ def dates():
     source, lengths, target = data.encode_pairs([text], ["2015-03-14"])
     logits, cache = model.forward(source, target[:, :-1], lengths)
     return {"text": text, "iso": words.decode(logits[0].argmax(-1)),
-            "A": rounded(cache.attention.A[0][:10], 2)}
+            "A": round_to_lists(cache.attention.A[0][:10], 2)}
 
 
 class SelfAttention(npdl.MultiHeadAttention):
@@ -339,7 +343,7 @@ class SelfAttention(npdl.MultiHeadAttention):
         return sum(super().backward(dy, cache))         # x is used three times
 
 
-def heads():
+def record_attention_heads():
     """Train one head and two heads to predict the previous letter and the first one of its line."""
     rng, V, S = np.random.default_rng(0), 8, 8
 
@@ -355,8 +359,8 @@ def heads():
                                 (SelfAttention, 32, H), (npdl.Linear, 32, V * V))
         fit(model, batch, 600)
         _, cache = model.forward(batch(0)[0][:1])
-        found[f"A{H}"] = rounded(cache.layers[2].attend.A[0], 2)
-        found[f"right{H}"] = rounded(measure_accuracy(model, *batch(0)))
+        found[f"A{H}"] = round_to_lists(cache.layers[2].attend.A[0], 2)
+        found[f"right{H}"] = round_to_lists(measure_accuracy(model, *batch(0)))
     return found
 
 
@@ -378,7 +382,7 @@ def train_to_count(model, steps, S=24, B=16, **options):
     return fit(model, batch, steps, 3e-3, **options)
 
 
-def blocks():
+def record_block_predictions():
     """Train a GPT of four blocks, and return the prediction that each block's output would give."""
     model = npdl.GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                      dtype="float64")
@@ -388,22 +392,22 @@ def blocks():
     normed = [model.decoder.norm.forward(c.y)[0] for c in cache.decoder.blocks]
     rows = np.array([softmax(model.classifier.forward(y)[0][0, -1]) for y in normed])
     top = np.argsort(-rows.max(0))[:5]
-    return {"text": text, "letters": LETTERS[top].tolist(), "p": rounded(rows[:, top], 2)}
+    return {"text": text, "letters": LETTERS[top].tolist(), "p": round_to_lists(rows[:, top], 2)}
 
 
-def gpt():
+def record_counting_gpt():
     """Train a GPT to count in words, and record its continuations of "twenty one "."""
     model = npdl.GPT(len(LETTERS), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
                      dtype="float64")
     said = {}
 
-    def listen(step):
+    def record_continuation(step):
         if step in (0, 100, 800):
             best, = greedy(make_scorer(model, np.searchsorted(LETTERS, [*"twenty one "])), 32)
             said[step] = "".join(LETTERS[list(best.tokens)])
 
-    losses = train_to_count(model, 800, S=44, B=8, on_step=listen)
-    return {"said": said, "losses": rounded(losses[::10])}
+    losses = train_to_count(model, 800, S=44, B=8, on_step=record_continuation)
+    return {"said": said, "losses": round_to_lists(losses[::10])}
 
 
 # -- chapters 14 to 19: two paths, a wrong greedy choice, ranks, late addition, lines, a fall
@@ -411,11 +415,11 @@ def gpt():
 CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
 
-def descend(make, steps):
+def descend_valley(make_optimizer, steps):
     """Return the path (`steps` + 1 points) of the optimizer make(model) in a quadratic valley."""
     model = npdl.Linear(1, 2, bias=False, dtype="float64")
     model.W.data[...] = [START]
-    optimizer, path = make(model), [model.W.data[0].copy()]
+    optimizer, path = make_optimizer(model), [model.W.data[0].copy()]
     for _ in range(steps):
         model.W.grad[...] = CURVATURE * model.W.data
         optimizer.step()
@@ -423,11 +427,11 @@ def descend(make, steps):
     return path
 
 
-def valley():
+def record_valley():
     """Return paths of SGD and AdamW in a valley that is 50 times as steep across as along."""
     makes = {"SGD": lambda model: npdl.SGD(model, 0.036),
              "AdamW": lambda model: npdl.AdamW(model, 0.1, weight_decay=0.0)}
-    return {"curvature": CURVATURE} | {name: rounded(descend(make, 60))
+    return {"curvature": CURVATURE} | {name: round_to_lists(descend_valley(make, 60))
                                        for name, make in makes.items()}
 
 
@@ -435,7 +439,7 @@ SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings n
              "the child plays outside": 2, "a storm is coming": 5}
 
 
-def sentences():
+def record_sentence_search():
     """Train a language model on five sentences, and compare greedy decoding with beam search."""
     texts = [["start", *text.split(), "."] for text, count in SENTENCES.items()
              for _ in range(count)]
@@ -447,15 +451,15 @@ def sentences():
     end = int(np.searchsorted(words, "."))
     found = {"greedy": greedy(scorer, 5, eos=end)[0],
              "beam": beam_search(scorer, 2, 5, eos=end).best}
-    p = probabilities(model, np.searchsorted(words, [["start", "the"]]))[0]
-    first, second = (dict(zip(words.tolist(), rounded(row), strict=True)) for row in p)
-    return {name: [" ".join(words[list(best.tokens)]), rounded(np.exp(best.log_prob))]
+    p = predict_probabilities(model, np.searchsorted(words, [["start", "the"]]))[0]
+    first, second = (dict(zip(words.tolist(), round_to_lists(row), strict=True)) for row in p)
+    return {name: [" ".join(words[list(best.tokens)]), round_to_lists(np.exp(best.log_prob))]
             for name, best in found.items()} | {
         "first": {word: first[word] for word in ("the", "a")},
         "second": {word: second[word] for word in ("dog", "cat", "bird", "child")}}
 
 
-def ranks():
+def record_adapter_ranks():
     """Train adapters of rank 1 to 6, with which a model that fits one curve learns another."""
     waves = np.linspace(-2, 2, 64)[:, None] * np.arange(1, 5)
     features = np.concatenate([np.sin(waves), np.cos(waves)], 1)
@@ -466,25 +470,25 @@ def ranks():
     found = {"ranks": [1, 2, 3, 4, 6], "loss": [], "learned": []}
     base = npdl.Sequential(npdl.Linear(8, 8, rng=0, dtype="float64"))
     fit(base, lambda step: (features, old), 600, 3e-2, loss=npdl.SquaredError())
-    found["before"] = rounded(np.square(base.forward(features)[0] - new).mean())
+    found["before"] = round_to_lists(np.square(base.forward(features)[0] - new).mean())
     for rank in found["ranks"]:
         model = copy.deepcopy(base)
         add_lora(model, rank, rng=1)
         losses = fit(model, lambda step: (features, new), 800, 3e-2, loss=npdl.SquaredError())
-        found["loss"].append(rounded(losses[-1]))
+        found["loss"].append(round_to_lists(losses[-1]))
         found["learned"].append(sum(p.data.size for _, p in model.params()))
     return found
 
 
-def late():
+def record_late_generalisation():
     """Return both accuracies of a stored run of the study: the default GPT with seed 42."""
     runs = Study().curves("gpt")
     at = runs.seeds.index(42)
-    return {"step": runs.step.tolist(), **{name: rounded(runs.values[name][at], 5)
+    return {"step": runs.step.tolist(), **{name: round_to_lists(runs.values[name][at], 5)
                                            for name in ("train_accuracy", "validation_accuracy")}}
 
 
-def further():
+def record_longer_sequences():
     """Train models to recall the letter two positions back, and test them on longer sequences."""
     V = 6
     found = {"places": list(range(2, 40))}
@@ -503,11 +507,11 @@ def further():
 
         fit(model, batch, 400)
         ids, targets = batch(0, 40)
-        found[name] = rounded((predict(model, ids).argmax(-1) == targets)[:, 2:].mean(0))
+        found[name] = round_to_lists((predict(model, ids).argmax(-1) == targets)[:, 2:].mean(0))
     return found
 
 
-def fall():
+def record_loss_after_memorising():
     """Return training losses of stored runs of the study: the default LSTM after memorising.
 
     log_loss        the logarithm of the loss with seed 42, from step 3000 on
@@ -519,10 +523,13 @@ def fall():
     from_5000, to_10000 = (log_loss[:, runs.step == step][:, 0] for step in (5000, 10_000))
     late = runs.step >= 3000
     return {"step": runs.step[late].tolist(),
-            "log_loss": rounded(log_loss[runs.seeds.index(42), late]),
-            "steps_for_e": rounded(5000 / (from_5000 - to_10000), 0)}
+            "log_loss": round_to_lists(log_loss[runs.seeds.index(42), late]),
+            "steps_for_e": round_to_lists(5000 / (from_5000 - to_10000), 0)}
 
 
-MODELS = {function.__name__: function for function in (
-    thermometers, bends, letters, week, switch, brackets, names, meanings, depth, dates, heads,
-    blocks, gpt, valley, sentences, ranks, late, further, fall)}
+MODELS = {function.__name__.removeprefix("record_"): function for function in (
+    record_thermometer_line, record_xor_networks, record_next_letters, record_weekday_embeddings,
+    record_light_switch, record_closing_brackets, record_pronouns, record_bank_meanings,
+    record_deep_networks, record_date_translation, record_attention_heads, record_block_predictions,
+    record_counting_gpt, record_valley, record_sentence_search, record_adapter_ranks,
+    record_late_generalisation, record_longer_sequences, record_loss_after_memorising)}

@@ -13,7 +13,7 @@ Why?
 
 ## What it does
 
-```{picture} thermometers
+```{picture} thermometer_line
 It ends at {slopes[-1]::.1f}.
 ```
 ```{sum}
@@ -90,7 +90,7 @@ def page_of(path):
     read_chapter.cache_clear()
     chapter = read_chapter(path)
     page = Page(chapter)
-    return page, page.text()
+    return page, page.format_page()
 
 
 def test_a_chapter_in_good_form(tmp_path):
@@ -120,7 +120,7 @@ def test_a_chapter_in_good_form(tmp_path):
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
     (": A sign.", ": A sign.\n! Another.", "itself: remove the ! line"),
-    ("{picture} thermometers", "{picture} thermo", "picture 'thermo' is unknown; choose one of: "),
+    ("thermometer_line", "thermo", "picture 'thermo' is unknown; choose one of: "),
     ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":15: check of the sum fails"),
     ("approx 1.41", "approx 1.42", "1.414214 is not 1.42, rounded"),
     ("---\n", "--\n", "write TeX, a line ---"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from docs.book.pictures import DRAWINGS
-from docs.book.trained import descend
+from docs.book.trained import descend_valley
 from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
 from tests.tools import chromium
 
@@ -35,8 +35,9 @@ def shares(known, temperature, hidden):
 
 def valley(known, sgd, adamw):
     """Return the paths of SGD and AdamW with these learning rates."""
-    paths = {"SGD": descend(lambda model: SGD(model, sgd), known["steps"]),
-             "AdamW": descend(lambda model: AdamW(model, adamw, weight_decay=0.0), known["steps"])}
+    paths = {"SGD": descend_valley(lambda model: SGD(model, sgd), known["steps"]),
+             "AdamW": descend_valley(lambda model: AdamW(model, adamw, weight_decay=0.0),
+                                     known["steps"])}
     return paths | {f"{name}_end": float(np.hypot(*path[-1])) for name, path in paths.items()}
 
 
