@@ -41,8 +41,7 @@ def print_selected(options):
 
 def main(argv=None):
     """Run the command and return the exit status, 2 for bad input."""
-    parser = OneLineParser(prog="python -m exercises", description=__doc__,
-                           formatter_class=Help)
+    parser = OneLineParser(prog="python -m exercises", description=__doc__, formatter_class=Help)
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="a question's number, such as 000.2.4; 000 is the document. The parts "
                              "of the question, such as 000.2.4a, are included")

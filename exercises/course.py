@@ -190,8 +190,7 @@ def _format_array(name, value, digits):
         digits = next((n for n in range(digits) if np.allclose(value.round(n), value, 0, 1e-12)),
                       digits)
     rows = align_columns([[format_number(entry, digits) for entry in row]
-                          for row in value.tolist()],
-                         [True] * value.shape[1])
+                          for row in value.tolist()], [True] * value.shape[1])
     last = len(rows) - 1
     pairs = ["⎡⎤", *["⎢⎥"] * (last - 1), "⎣⎦"] if last else ["[]"]
     return [(f"{name} = " if i == last // 2 else " " * (len(name) + 3)) + f"{left} {row} {right}"

@@ -96,7 +96,7 @@ def predict(model, inputs):
     return first_output(model.forward(inputs)[0])
 
 
-def predict_probabilities(model, inputs):
+def probabilities(model, inputs):
     return softmax(predict(model, inputs))
 
 
@@ -106,7 +106,7 @@ def measure_accuracy(model, inputs, targets):
     return float(is_right[targets != IGNORED].mean())
 
 
-def round_to_lists(values, digits=3):
+def rounded(values, digits=3):
     """Return arrays or numbers as lists, rounded to `digits` decimals."""
     return np.round(np.asarray(values, float), digits).tolist()
 
@@ -127,10 +127,9 @@ def record_thermometer_line():
         optimizer=npdl.SGD(model, 0.5), on_step=lambda step: seen.append(
             (model.W.data[0, 0], 100 * model.b.data[0])))
     shown = (0, 3, 10, 30, 300)
-    return {"celsius": round_to_lists(100 * celsius[:, 0]),
-            "fahrenheit": round_to_lists(100 * fahrenheit[:, 0]),
-            "steps": shown, "slopes": round_to_lists([seen[n][0] for n in shown]),
-            "offsets": round_to_lists([seen[n][1] for n in shown])}
+    return {"celsius": rounded(100 * celsius[:, 0]), "fahrenheit": rounded(100 * fahrenheit[:, 0]),
+            "steps": shown, "slopes": rounded([seen[n][0] for n in shown]),
+            "offsets": rounded([seen[n][1] for n in shown])}
 
 
 def record_xor_networks():
@@ -143,8 +142,8 @@ def record_xor_networks():
     for name, between in (("straight", []), ("bent", [npdl.Tanh()])):
         model = make_sequential((npdl.Linear, 2, 6), *between, (npdl.Linear, 6, 2))
         fit(model, lambda step: (x, y), 600, 2e-2)
-        found[name] = round_to_lists(predict_probabilities(model, plane)[:, 1].reshape(13, 13), 2)
-        found[f"{name}_points"] = round_to_lists(predict_probabilities(model, x)[:, 1])
+        found[name] = rounded(probabilities(model, plane)[:, 1].reshape(13, 13), 2)
+        found[f"{name}_points"] = rounded(probabilities(model, x)[:, 1])
     return found
 
 
@@ -159,10 +158,10 @@ def record_next_letters():
     z = predict(model, t[None])[0]
     counts = np.bincount(after[before == t], minlength=len(words))
     order = np.argsort(-counts, kind="stable")[:7]
-    return {"letters": words[order].tolist(), "scores": round_to_lists(z[order]),
-            "rest": round_to_lists(np.delete(z, order)), "p": round_to_lists(softmax(z)[order]),
+    return {"letters": words[order].tolist(), "scores": rounded(z[order]),
+            "rest": rounded(np.delete(z, order)), "p": rounded(softmax(z)[order]),
             "counts": counts[order].tolist(), "total": int(counts.sum()),
-            "losses": round_to_lists([losses[0], losses[-1]])}
+            "losses": rounded([losses[0], losses[-1]])}
 
 
 def record_weekday_embeddings():
@@ -172,7 +171,7 @@ def record_weekday_embeddings():
     table = npdl.Embedding(7, 2, rng=0, dtype="float64")
     model = npdl.Sequential(table, npdl.Linear(2, 7, bias=False, rng=1, dtype="float64"))
     fit(model, lambda step: (days, beside), 600)
-    return {"days": DAYS, "points": round_to_lists(table.W.data)}
+    return {"days": DAYS, "points": rounded(table.W.data)}
 
 
 # -- chapters 5 to 8: a light, a bracket, a name, a word that a later word explains ----------
@@ -200,10 +199,10 @@ def record_light_switch():
     only_last = np.zeros_like(h)
     only_last[:, -1] = model.layers[2].W.data @ np.array([1.0, -1.0])
     dx, _ = model.layers[1].backward((only_last, None), cache)
-    return {"text": text, "h": round_to_lists(h[0].T, 2),
-            "p": round_to_lists(predict_probabilities(model, ids)[0, :, 1], 2),
-            "reach": round_to_lists(np.linalg.norm(dx[0], axis=-1), 12),
-            "right": round_to_lists(measure_accuracy(model, *batch(0, 300)))}
+    return {"text": text, "h": rounded(h[0].T, 2),
+            "p": rounded(probabilities(model, ids)[0, :, 1], 2),
+            "reach": rounded(np.linalg.norm(dx[0], axis=-1), 12),
+            "right": rounded(measure_accuracy(model, *batch(0, 300)))}
 
 
 def record_closing_brackets():
@@ -227,12 +226,11 @@ def record_closing_brackets():
     (z, _), cache = model.forward(np.searchsorted(words, [[*text]]))
     steps = cache.lstm.layers[0].layer.steps
     p = softmax(z[0])
-    return {"text": text, **{name: round_to_lists([getattr(step, name)[0] for step in steps], 2)
+    return {"text": text, **{name: rounded([getattr(step, name)[0] for step in steps], 2)
                              for name in "ifo"},
-            "c": round_to_lists([np.arctanh(step.tanh_c[0]) for step in steps], 2),
-            "p": {b: round_to_lists(p[:, k], 2)
-                  for b, k in zip(BRACKETS.values(), counted, strict=True)},
-            "right": round_to_lists(measure_accuracy(model, *batch(0)))}
+            "c": rounded([np.arctanh(step.tanh_c[0]) for step in steps], 2),
+            "p": {b: rounded(p[:, k], 2) for b, k in zip(BRACKETS.values(), counted, strict=True)},
+            "right": rounded(measure_accuracy(model, *batch(0)))}
 
 
 NAMES = {"anna": "she", "mary": "she", "lucy": "she", "tom": "he", "john": "he", "paul": "he"}
@@ -256,9 +254,8 @@ def record_pronouns():
     for name in ("anna", "tom"):
         ids = np.searchsorted(words, [[name, *MIDDLE]])
         (h, _), cache = model.layers[1].forward(model.layers[0].forward(ids)[0])
-        shown[name] = {"z": round_to_lists([s.z[0] for s in cache.layers[0].layer.steps], 2),
-                       "h": round_to_lists(h[0], 2),
-                       "p": round_to_lists(predict_probabilities(model, ids)[0, :, 1], 2)}
+        shown[name] = {"z": rounded([s.z[0] for s in cache.layers[0].layer.steps], 2),
+                       "h": rounded(h[0], 2), "p": rounded(probabilities(model, ids)[0, :, 1], 2)}
     return {"words": MIDDLE, **shown}
 
 
@@ -287,8 +284,8 @@ def record_bank_meanings():
         model = make_sequential((npdl.Embedding, len(words), 6), layer,
                                 npdl.Linear(8, 2, rng=4, dtype="float64"))
         losses = fit(model, batch, 300)
-        found[name] = round_to_lists(predict_probabilities(model, ids)[:, 4, 1], 2)
-        found[f"{name}_loss"] = round_to_lists(losses[-1])
+        found[name] = rounded(probabilities(model, ids)[:, 4, 1], 2)
+        found[f"{name}_loss"] = rounded(losses[-1])
     return found
 
 
@@ -311,7 +308,7 @@ def record_deep_networks():
             if isinstance(part, npdl.LayerNorm if name == "normed" else npdl.GELU):
                 sizes.append(float(a.std()))
         losses = fit(model, lambda step: (x, y), 300, 3e-3)
-        found[name] = {"spread": round_to_lists(sizes, 4), "losses": round_to_lists(losses[::5])}
+        found[name] = {"spread": rounded(sizes, 4), "losses": rounded(losses[::5])}
     return found
 
 
@@ -330,7 +327,7 @@ def record_date_translation():
     source, lengths, target = data.encode_pairs([text], ["2015-03-14"])
     logits, cache = model.forward(source, target[:, :-1], lengths)
     return {"text": text, "iso": words.decode(logits[0].argmax(-1)),
-            "A": round_to_lists(cache.attention.A[0][:10], 2)}
+            "A": rounded(cache.attention.A[0][:10], 2)}
 
 
 class SelfAttention(npdl.MultiHeadAttention):
@@ -359,8 +356,8 @@ def record_attention_heads():
                                 (SelfAttention, 32, H), (npdl.Linear, 32, V * V))
         fit(model, batch, 600)
         _, cache = model.forward(batch(0)[0][:1])
-        found[f"A{H}"] = round_to_lists(cache.layers[2].attend.A[0], 2)
-        found[f"right{H}"] = round_to_lists(measure_accuracy(model, *batch(0)))
+        found[f"A{H}"] = rounded(cache.layers[2].attend.A[0], 2)
+        found[f"right{H}"] = rounded(measure_accuracy(model, *batch(0)))
     return found
 
 
@@ -392,7 +389,7 @@ def record_block_predictions():
     normed = [model.decoder.norm.forward(c.y)[0] for c in cache.decoder.blocks]
     rows = np.array([softmax(model.classifier.forward(y)[0][0, -1]) for y in normed])
     top = np.argsort(-rows.max(0))[:5]
-    return {"text": text, "letters": LETTERS[top].tolist(), "p": round_to_lists(rows[:, top], 2)}
+    return {"text": text, "letters": LETTERS[top].tolist(), "p": rounded(rows[:, top], 2)}
 
 
 def record_counting_gpt():
@@ -407,7 +404,7 @@ def record_counting_gpt():
             said[step] = "".join(LETTERS[list(best.tokens)])
 
     losses = train_to_count(model, 800, S=44, B=8, on_step=record_continuation)
-    return {"said": said, "losses": round_to_lists(losses[::10])}
+    return {"said": said, "losses": rounded(losses[::10])}
 
 
 # -- chapters 14 to 19: two paths, a wrong greedy choice, ranks, late addition, lines, a fall
@@ -431,7 +428,7 @@ def record_valley():
     """Return paths of SGD and AdamW in a valley that is 50 times as steep across as along."""
     makes = {"SGD": lambda model: npdl.SGD(model, 0.036),
              "AdamW": lambda model: npdl.AdamW(model, 0.1, weight_decay=0.0)}
-    return {"curvature": CURVATURE} | {name: round_to_lists(descend_valley(make, 60))
+    return {"curvature": CURVATURE} | {name: rounded(descend_valley(make, 60))
                                        for name, make in makes.items()}
 
 
@@ -451,9 +448,9 @@ def record_sentence_search():
     end = int(np.searchsorted(words, "."))
     found = {"greedy": greedy(scorer, 5, eos=end)[0],
              "beam": beam_search(scorer, 2, 5, eos=end).best}
-    p = predict_probabilities(model, np.searchsorted(words, [["start", "the"]]))[0]
-    first, second = (dict(zip(words.tolist(), round_to_lists(row), strict=True)) for row in p)
-    return {name: [" ".join(words[list(best.tokens)]), round_to_lists(np.exp(best.log_prob))]
+    p = probabilities(model, np.searchsorted(words, [["start", "the"]]))[0]
+    first, second = (dict(zip(words.tolist(), rounded(row), strict=True)) for row in p)
+    return {name: [" ".join(words[list(best.tokens)]), rounded(np.exp(best.log_prob))]
             for name, best in found.items()} | {
         "first": {word: first[word] for word in ("the", "a")},
         "second": {word: second[word] for word in ("dog", "cat", "bird", "child")}}
@@ -470,12 +467,12 @@ def record_adapter_ranks():
     found = {"ranks": [1, 2, 3, 4, 6], "loss": [], "learned": []}
     base = npdl.Sequential(npdl.Linear(8, 8, rng=0, dtype="float64"))
     fit(base, lambda step: (features, old), 600, 3e-2, loss=npdl.SquaredError())
-    found["before"] = round_to_lists(np.square(base.forward(features)[0] - new).mean())
+    found["before"] = rounded(np.square(base.forward(features)[0] - new).mean())
     for rank in found["ranks"]:
         model = copy.deepcopy(base)
         add_lora(model, rank, rng=1)
         losses = fit(model, lambda step: (features, new), 800, 3e-2, loss=npdl.SquaredError())
-        found["loss"].append(round_to_lists(losses[-1]))
+        found["loss"].append(rounded(losses[-1]))
         found["learned"].append(sum(p.data.size for _, p in model.params()))
     return found
 
@@ -484,7 +481,7 @@ def record_late_generalisation():
     """Return both accuracies of a stored run of the study: the default GPT with seed 42."""
     runs = Study().curves("gpt")
     at = runs.seeds.index(42)
-    return {"step": runs.step.tolist(), **{name: round_to_lists(runs.values[name][at], 5)
+    return {"step": runs.step.tolist(), **{name: rounded(runs.values[name][at], 5)
                                            for name in ("train_accuracy", "validation_accuracy")}}
 
 
@@ -507,7 +504,7 @@ def record_longer_sequences():
 
         fit(model, batch, 400)
         ids, targets = batch(0, 40)
-        found[name] = round_to_lists((predict(model, ids).argmax(-1) == targets)[:, 2:].mean(0))
+        found[name] = rounded((predict(model, ids).argmax(-1) == targets)[:, 2:].mean(0))
     return found
 
 
@@ -523,13 +520,9 @@ def record_loss_after_memorising():
     from_5000, to_10000 = (log_loss[:, runs.step == step][:, 0] for step in (5000, 10_000))
     late = runs.step >= 3000
     return {"step": runs.step[late].tolist(),
-            "log_loss": round_to_lists(log_loss[runs.seeds.index(42), late]),
-            "steps_for_e": round_to_lists(5000 / (from_5000 - to_10000), 0)}
+            "log_loss": rounded(log_loss[runs.seeds.index(42), late]),
+            "steps_for_e": rounded(5000 / (from_5000 - to_10000), 0)}
 
 
-MODELS = {function.__name__.removeprefix("record_"): function for function in (
-    record_thermometer_line, record_xor_networks, record_next_letters, record_weekday_embeddings,
-    record_light_switch, record_closing_brackets, record_pronouns, record_bank_meanings,
-    record_deep_networks, record_date_translation, record_attention_heads, record_block_predictions,
-    record_counting_gpt, record_valley, record_sentence_search, record_adapter_ranks,
-    record_late_generalisation, record_longer_sequences, record_loss_after_memorising)}
+MODELS = {name.removeprefix("record_"): function for name, function in globals().items()
+          if name.startswith("record_")}

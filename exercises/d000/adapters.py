@@ -55,8 +55,7 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
          "step again: this is used.", "quant(W) = ⌊W / Δ⌋      dequant = Δ · quant(W)",
          table(("W", "W / Δ", "⌊W / Δ⌋", "dequant", "error", "round(W / Δ)"),
                [(float(w), str(w / delta), code, float(b), float(e), other)
-                for w, code, b, e, other in zip(WEIGHTS, codes, back, errors, near,
-                                                strict=True)]))
+                for w, code, b, e, other in zip(WEIGHTS, codes, back, errors, near, strict=True)]))
     step("Read off the error. Rounding down leaves between 0 and one step, always to the same "
          "side; rounding to the nearest at most half a step to either side.",
          "0 ≤ W − Δ⌊W/Δ⌋ < Δ      |W − Δ round(W/Δ)| ≤ Δ/2",
@@ -200,8 +199,7 @@ def solve_lora_and_qlora_updates(say, step, answer, check, claim):
           "4-bit NF4; in part 4, m-bit integers",
           "NF4 is a table of 16 levels for each block, not step times integer: RMS errors "
           + ", ".join(f"{kind} {e:.1f} %" for kind, e in error.items()),
-          judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"],
-                "under-specified"),
+          judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"], "under-specified"),
           f"seed 0; gaps between NF4's levels from {gaps.min():.3f} to {gaps.max():.3f}; only "
           "part 4's quantizer is defined in the question")
     claim("", "Double quantization saves memory beyond 4 bits.", "further reduces memory",

@@ -155,8 +155,7 @@ def solve_state_gradients(say, step, answer, check, claim):
     claim("a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
           "2 (y_t - z_t) times V, then V^T in front in the result",
           "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
-          judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth),
-                "convention"),
+          judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth), "convention"),
           "the row agrees with differences to below 1e-08; V times the column (no transpose) "
           f"is off by {error_percent(column, truth):.0f} %")
     for side, after, before, x, text in (("f", f[2], f[1], X[1], "f_(t+1)"),
@@ -288,8 +287,7 @@ def solve_birnn_graph(say, step, answer, check, claim):
     nodes = {node for arrow in large for node in arrow[:2]}
     say(EXAMPLE[0])
     step("Make a node for every vector: inputs, both kinds of states (with the initial states "
-         "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.",
-         f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "
+         "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.", f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "
          f"{len({node for arrow in arrows for node in arrow[:2]})} nodes")
     step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ runs to the "
          "right, h⁽ᵇ⁾ to the left, and they meet only in y.",

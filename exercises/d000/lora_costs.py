@@ -130,8 +130,7 @@ def solve_lora_costs(say, step, answer, check, claim):
           judge(sums["FFN base"] == n * d * d), f"counted at n = {n}, d = {d}")
     claim("", "Its adapter adds O(n d r).", "O(n d r)",
           f"(X A) B^T: {sums['FFN adapter']:,} = 2ndr; X (A B^T): {other:,} = d^2 r + n d^2",
-          judge(sums["FFN adapter"] == 2 * n * d * r < sums["FFN base"] < other,
-                "under-specified"),
+          judge(sums["FFN adapter"] == 2 * n * d * r < sums["FFN base"] < other, "under-specified"),
           "holds for the first order; the second costs more than the frozen product")
     claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
           "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
@@ -150,8 +149,7 @@ def solve_lora_costs(say, step, answer, check, claim):
           f"counted; right for a single head, h = {h} of them here; the softmax's h n^2 "
           "quotients vanish in it")
     claim("", "The output projection takes O(n d^2 h).", "O(n d^2 h)",
-          f"{sums['MHA output']:,} = n dh d", judge(sums["MHA output"] == n * d * d * h),
-          "counted")
+          f"{sums['MHA output']:,} = n dh d", judge(sums["MHA output"] == n * d * d * h), "counted")
     claim("", "MHA with LoRA takes O(h (n d^2 + n^2 d) + n d^2 h).",
           "O(h (n d^2 + n^2 d) + n d^2 h)",
           "h (3 n d^2 + 6ndr + 2 n^2 d) + n d^2 h, that is O(h n d (n + d))",
@@ -181,8 +179,7 @@ def solve_lora_costs(say, step, answer, check, claim):
     claim("", "Dequantization adds O(3 d^2) to MHA.", "3 d^2, for W_Q, W_K, W_V",
           f"{wanted:,} = 4h d^2: h heads of three, and W_O (dh x d)", judge(wanted == 3 * d * d),
           f"all pretrained matrices are quantized, W_O too; {wanted:,} against {3 * d * d:,}")
-    claim("", "Dequantization is a minor cost.", "minor",
-          "of MHA's other multiplications: "
+    claim("", "Dequantization is a minor cost.", "minor", "of MHA's other multiplications: "
           + ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),
           judge(percent[1] > 50 and percent[1024] < 1, "under-specified"),
           "holds for many rows; when one token at a time is generated, n = 1")

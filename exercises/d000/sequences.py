@@ -326,8 +326,7 @@ def solve_search_weaknesses(say, step, answer, check, claim):
     tree = complete_tree({"cube": -5.1, "disc": -5.5})
     narrow, wide = (decode_tree(tree, width)[0][1] for width in (1, 2))
     claim("", "Beam search costs more than greedy decoding, the more the wider it is.",
-          "more expensive",
-          f"distributions asked for at T = {T}: greedy {least}; "
+          "more expensive", f"distributions asked for at T = {T}: greedy {least}; "
           + ", ".join(f"B = {scorer}: {count}" for scorer, count in zip(
               (1, 2, 4, 8), rows, strict=True)),
           judge(least <= rows[0] < rows[1] < rows[2] < rows[3]),

@@ -45,8 +45,7 @@ def solve_dot_product_mean(say, step, answer, check, claim):
          "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²", f"{mean} + {D} · {SIGMA}² = {own}")
     answer(f"E[q·k] = μ·μ, here {mean}; neither σ nor d enters by itself.")
     check("the means of 200,000 drawn products lie within 4 standard errors, of one mean, of "
-          "two and of k = q",
-          max(off, z_score(apart, MU @ NU), z_score(square, own)) < 4)
+          "two and of k = q", max(off, z_score(apart, MU @ NU), z_score(square, own)) < 4)
     claim("", "E[q.k] = mu.mu", "mu^T mu", f"{mean} for mu = {vec(MU)}, sigma = {SIGMA}",
           judge(off < 4), f"200,000 draws of seed 0: {sample.mean():.2f}")
     claim("premise", "q and k are two random vectors; nothing is said of their dependence",
@@ -190,8 +189,7 @@ def solve_variance_without_scale(say, step, answer, check, claim):
          f"σ = 1: {variances} at d = {listed}")
     step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of two.",
          "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
-         table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d", "its slope"),
-               rows))
+         table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d", "its slope"), rows))
     step("The larger weight goes to 1, and the slope, with which every gradient of q and k is "
          "multiplied, goes to 0: the softmax saturates. Divided by √d the gap is √2 at every d.")
     answer("The variance grows linearly with d, the softmax puts all weight on one key, and "

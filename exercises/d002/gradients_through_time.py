@@ -53,8 +53,7 @@ def solve_vanishing_and_exploding(say, step, answer, check, claim):
          f"a = {along:.3f}, b = {across:.3f}",
          table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
                [(k, f"{a:.3g}", f"{b:.3g}", vec(g), float(np.linalg.norm(g)), size)
-                for k, a, b, g, size in zip(lags, growing, fading, closed, sizes,
-                                            strict=True)]))
+                for k, a, b, g, size in zip(lags, growing, fading, closed, sizes, strict=True)]))
     step("|g_k| is of this one gradient; the norm of the matrix power, next to it, is the "
          "most that any gradient of length 1 can become.",
          "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
@@ -223,8 +222,7 @@ def solve_remedies(say, step, answer, check, claim):
          f"|g| = {np.linalg.norm(tiny):.0e} before and {np.linalg.norm(kept):.0e} after")
     step("Gates: the memory's own road multiplies by the forget gate, not by W.",
          "cₜ = f cₜ₋₁ + …   →   ∂c_T/∂c₀ = f^T along this road",
-         table(("f", "f¹⁰", "f⁵⁰"),
-               [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
+         table(("f", "f¹⁰", "f⁵⁰"), [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
     step("Initialisation: with n inputs of variance v a step changes a length by √(n v) on "
          "average.", "E|W h|² = n v |h|²", f"v = 1/n (Xavier): √1 = {xavier:.3f} a step",
          f"v = 2/n (He): √2 = {he:.3f} a step, {he**20:.0f} after 20 steps near h = 0")

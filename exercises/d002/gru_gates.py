@@ -14,10 +14,9 @@ from npdl.functions import sigmoid
 from npdl.layers.recurrent import GRUCell
 
 
-def sigmoid_proof_lines(exp_minus_x):
+def sigmoid_proof_lines(e):
     """Return the lines of the proof as fractions, where the Fraction e stands for exp(-x)."""
-    return [1 - 1 / (1 + exp_minus_x), ((1 + exp_minus_x) - 1) / (1 + exp_minus_x),
-            exp_minus_x / (1 + exp_minus_x), 1 / (1 + 1 / exp_minus_x)]
+    return [1 - 1 / (1 + e), ((1 + e) - 1) / (1 + e), e / (1 + e), 1 / (1 + 1 / e)]
 
 
 @question("002.2a", "The sigmoid's symmetry")

@@ -118,8 +118,7 @@ def solve_xor_proof(say, step, answer, check, claim):
     claim("", "XOR can't be computed by one neuron of this form", "to be proved",
           f"proof: f = 1 on {names[0]} and {names[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on "
           f"{names[2]} and {names[3]} gives w_1 + w_2 + 2b < 0",
-          judge(np.array_equal(total, zeros)),
-          f"{names[0]} + {names[1]} = {names[2]} + {names[3]}")
+          judge(np.array_equal(total, zeros)), f"{names[0]} + {names[1]} = {names[2]} + {names[3]}")
     claim("hint", "the four points in the plane show it: no line separates them",
           "plot and draw a line", "the two ones and the two zeros have one midpoint, and a "
           "half-plane holds the midpoint of any two of its points",

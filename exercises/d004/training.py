@@ -140,8 +140,7 @@ def solve_two_seed_tables(say, step, answer, check, claim):
             ("A", "it is, to the grid of evaluations: from the best training accuracy to the best "
              "validation accuracy", ""),
             ("L", "it is not: it says where two losses are lowest, and the training loss falls to "
-             "the end",
-             ", with A_val = 0.9979: no model generalises before it memorises")):
+             "the end", ", with A_val = 0.9979: no model generalises before it memorises")):
         delays = ", ".join(f"{row[name]} for the {model}" for model, row in DELAYS.items())
         claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {said}.", "that delay",
               ours, judge(all(row[name] > 0 for row in DELAYS.values())),

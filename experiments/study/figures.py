@@ -167,8 +167,7 @@ def draw_panel(axes, panel, looks, scale):
     set_y_scale(axes, panel.scale)
     set_x_scale(axes, scale, panel.lines)
     if panel.scale == "accuracy" and ones:
-        axes.text(0.5, 0.5, "1 everywhere", transform=axes.transAxes, ha="center",
-                  color=style.SOFT)
+        axes.text(0.5, 0.5, "1 everywhere", transform=axes.transAxes, ha="center", color=style.SOFT)
 
 
 def running_median(values):

@@ -18,8 +18,7 @@ LIMITS = {A_TRAIN: MEMORISED, A_VAL: GENERAL}
 
 def first_steps_by_order(runs, metric):
     """Return the first steps at which a metric reaches its value in LIMITS: (2 orders, n)."""
-    return np.stack([runs.first_step_reaching(f"{metric}_order{order}", LIMITS[metric])
-                     for order in ORDERS])
+    return np.stack([runs.reach_step(f"{metric}_order{order}", LIMITS[metric]) for order in ORDERS])
 
 
 def compute_effects(study, lstm_recipe):
@@ -78,8 +77,7 @@ def make_tables(study):
              format_table(("model", "equations", *(LABELS[m] for m in METRICS)), rows, 2)),
             ("The table shows the first step with this accuracy: median (least to largest) over "
              "seeds. The last column counts the runs in which A_val ≥ 0.9 comes first on ternary "
-             "equations.",
-             format_table(("model", "recipe", *heading, "ternary first"), steps, 2))]
+             "equations.", format_table(("model", "recipe", *heading, "ternary first"), steps, 2))]
 
 
 def ternary_first_count(runs):

@@ -12,13 +12,7 @@ from experiments.study import runs as stored
 from experiments.study.figures import Figure, best_panels, curve_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, NAMES, count_parameters
 from experiments.study.text import best_table, format_mean, format_table
-from experiments.study.verdict import (
-    SAME_ACCURACY,
-    SAME_FACTOR,
-    fit_slope,
-    rank_correlation,
-    rise_effects,
-)
+from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, fit_slope, rise_effects, spearman
 
 TITLE = "Question 5: layers and width"
 LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
@@ -46,7 +40,7 @@ class Sizes:
 
     def size_correlation(self, values):
         """Return the rank correlation of values with P, for each seed."""
-        return rank_correlation(self.P[self.by_size], self.sort_by_size(values))
+        return spearman(self.P[self.by_size], self.sort_by_size(values))
 
     def size_slope(self, values):
         """Return the least-squares slope of values over log10 P, for each seed."""
@@ -237,8 +231,8 @@ def make_tables(study):
                                               ("rise of A_val", "{:+.3f}")))]
     return [("The table shows what larger models gain: mean over seeds (90 % interval). If log10 "
              "of L_val falls by 1, L_val falls to a tenth.",
-             format_table(("increase", "gain", *(f"{NAMES[m]}, {r}" for m, r in columns)), rows,
-                          2)),
+             format_table(("increase", "gain", *(f"{NAMES[m]}, {r}" for m, r in columns)),
+                          rows, 2)),
             ("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("model", "L", "d", "P"), [
                  ((NAMES[model], L, d, f"{count_parameters(model, L, d):,}"),

@@ -12,7 +12,7 @@ from experiments.study import runs as stored
 from experiments.study.figures import Figure, Panel, curve_panels, make_grid, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import format_mean, format_span, format_table, mean_std, median_span
-from experiments.study.verdict import SAME_ACCURACY, lower_effect, margin_effects, rank_correlation
+from experiments.study.verdict import SAME_ACCURACY, lower_effect, margin_effects, spearman
 
 TITLE = "Question 6: batch size and training budget"
 BATCHES = (32, 64, 128, 256, 512)
@@ -73,21 +73,20 @@ def step_caption_effects(lstm, gpt):
     """Return {claim: effects} for the captions of Figures 22 to 26."""
     first = np.log10(lstm.best_step(A_TRAIN))
     small = np.log10(gpt.best_step(A_TRAIN))[SMALL]
-    predictable = [np.mean([np.abs(rank_correlation(BATCHES, runs.best_step(L_VAL, step_at(a))))
+    predictable = [np.mean([np.abs(spearman(BATCHES, runs.best_step(L_VAL, step_at(a))))
                             for a in ALPHAS], 0) for runs in (lstm, gpt)]
     less_steady = (gpt.fall_below_best() > lstm.fall_below_best()).sum(0)
     return {
         "LSTMs train more smoothly than GPTs":
             [gpt.rise_above_best().mean(0) - lstm.rise_above_best().mean(0)],
-        "the GPT fluctuates more with larger batches":
-            [rank_correlation(BATCHES, gpt.rise_above_best())],
+        "the GPT fluctuates more with larger batches": [spearman(BATCHES, gpt.rise_above_best())],
         "LSTMs generalise in fewer steps than GPTs":
             [(gpt.log10_generalisation_step() - lstm.log10_generalisation_step()).mean(0)],
         "GPTs are the less steady in A_val, for most B": [less_steady - len(BATCHES) / 2],
         "the GPT generalises later with larger batches":
-            [rank_correlation(BATCHES, gpt.log10_generalisation_step())],
+            [spearman(BATCHES, gpt.log10_generalisation_step())],
         "the LSTM needs more steps to its best A_train as B grows":
-            [rank_correlation(BATCHES, first), first[-1] - first[0]],
+            [spearman(BATCHES, first), first[-1] - first[0]],
         "the GPT's steps to its best A_train hardly change for small B":
             margin_effects(small[1] - small[0], math.log10(TWICE)),
         "with a low budget small B bring the LSTM a lower L_train":
@@ -112,11 +111,11 @@ def value_caption_effects(lstm, gpt):
         "both reach perfect A_train for every B and α":
             [values - stored.ALL_RIGHT for values in perfect],
         "with a low budget the LSTM's L_train grows with B":
-            [low_budget_mean(lambda a: rank_correlation(BATCHES, log10_best(lstm, L_TRAIN, a)))],
+            [low_budget_mean(lambda a: spearman(BATCHES, log10_best(lstm, L_TRAIN, a)))],
         "with a low budget L_train depends less on B for GPTs": [steeper],
         "with a low budget the LSTM's A_val falls with B":
             [low_budget_mean(lambda a: batch_accuracy_fall(lstm, a)),
-             low_budget_mean(lambda a: -rank_correlation(BATCHES, lstm.best(A_VAL, step_at(a))))],
+             low_budget_mean(lambda a: -spearman(BATCHES, lstm.best(A_VAL, step_at(a))))],
         "with a low budget the GPT's A_val is the higher one": [accuracy[1] - accuracy[0]],
         "with a low budget L_val grows more steeply with B for LSTMs":
             [low_budget_mean(lambda a: batch_loss_rise(lstm, L_VAL, a)),
@@ -226,8 +225,7 @@ def make_tables(study):
              "over seeds.",
              format_table(("model", "recipe", "B", *make_heading(ends)), extremes, 2)),
             ("The table shows best values within the first α T steps: mean ± standard deviation "
-             "over seeds.",
-             format_table(("model", "B", *make_heading(shown)), rows, 2))]
+             "over seeds.", format_table(("model", "B", *make_heading(shown)), rows, 2))]
 
 
 def make_answer(study):

@@ -70,14 +70,14 @@ class Curves:
         """Return t_f: the first step at which each run has its best value (..., n)."""
         return self.step[self._values_to_minimise(metric, until).argmin(-1)].astype(float)
 
-    def first_step_reaching(self, metric, threshold):
+    def reach_step(self, metric, threshold):
         """Return the first step with at least this accuracy (..., n); inf if there is none."""
         there = self.values[metric] >= np.float32(threshold)
         return np.where(there.any(-1), self.step[there.argmax(-1)], np.inf)
 
     def generalisation_step(self):
         """Return the first step (..., n) at which each run generalises; inf if it never does."""
-        return self.first_step_reaching(A_VAL, GENERAL)
+        return self.reach_step(A_VAL, GENERAL)
 
     def log10_generalisation_step(self):
         """Return log10 of general_step, or of the last step for a run that never generalises."""
@@ -85,7 +85,7 @@ class Curves:
 
     def memorisation_step(self):
         """Return the first step (..., n) at which each run has memorised its training set."""
-        return self.first_step_reaching(A_TRAIN, MEMORISED)
+        return self.reach_step(A_TRAIN, MEMORISED)
 
     def fall_below_best(self, metric=A_VAL):
         """Return the mean distance (..., n) of an accuracy below its highest value so far.

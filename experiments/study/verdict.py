@@ -154,7 +154,7 @@ def margin_effects(difference, margin):
     return [margin - difference, margin + difference]
 
 
-def rank_correlation(x, y):
+def spearman(x, y):
     """Return Spearman's rank correlation of x (k,) with each column of y (k, n); 0 if constant."""
     def centred_ranks(values):
         ranks = (values[:, None] > values).sum(1) + ((values[:, None] == values).sum(1) + 1) / 2
