@@ -15,21 +15,16 @@ from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
 
 DRAWINGS = Path(__file__).parent / "drawings"
-OF_LAYERS = ("activation_derivatives", "fading_gradients", "softmax_gradients",
-             "saturated_gradients", "sinusoidal_positions", "adam_first_steps", "normalised_axes",
-             "causal_mask", "gradient_flow", "sampling_filters", "quantisation_steps",
-             "rotated_pairs")
-NAMES = sorted({*(path.stem for path in DRAWINGS.iterdir()), *OF_LAYERS, *trained.MODELS})
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
 BARS = {"color": drawing.BLUE, "alpha": 0.4}
 
 
-def draw_strip(tokens, rows):
+def make_strip(tokens, rows):
     """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
     return drawing.draw_table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
 
 
-def draw_picture(name, caption):
+def render_picture(name, caption):
     """Return the picture `name` as SVG, with its caption as description."""
     for file in DRAWINGS.glob(f"{name}.*"):
         return drawing.add_label(file.read_text(encoding="utf-8"), caption)
@@ -260,13 +255,13 @@ def draw_weekday_embeddings(record):
 
 def draw_light_switch(record):
     buttons = {"-": "·", "0": "off", "1": "on"}
-    return draw_strip([buttons[token] for token in record["text"]], {
+    return make_strip([buttons[token] for token in record["text"]], {
         "light": record["p"],
         **{f"h{'₁₂₃'[n]}": (row + 1) / 2 for n, row in enumerate(record["h"])}})
 
 
 def draw_closing_brackets(record):
-    return draw_strip(record["text"], {
+    return make_strip(record["text"], {
         "forget f": np.mean(record["f"], 1), "input i": np.mean(record["i"], 1),
         "output o": np.mean(record["o"], 1),
         **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(c / 4) + 1) / 2
@@ -370,3 +365,7 @@ def draw_loss_after_memorising(record):
     return drawing.draw_curves(step, {"measured": np.exp(log_loss),
                                       "factor e every 2000 steps": np.exp(line)}, yscale="log",
                                xlabel="training step / loss", xticks=(4000, 6000, 8000, 10_000))
+
+
+NAMES = sorted({path.stem for path in DRAWINGS.iterdir()} | {
+    name.removeprefix("draw_") for name in globals() if name.startswith("draw_")})

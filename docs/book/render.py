@@ -54,7 +54,7 @@ class Page:
                              f"{', '.join(pictures.NAMES)}")
         caption = fill_in_values(" ".join(part.body.split()),
                           {"np": np} | trained.read_record(part.given))
-        return self.format_figure(pictures.draw_picture(part.given, caption), caption)
+        return self.format_figure(pictures.render_picture(part.given, caption), caption)
 
     def render_graph(self, part):
         return self.format_figure(*graphs.draw_graph(part.given))

@@ -284,8 +284,7 @@ def solve_beam_search_cost(say, step, answer, check, claim):
 @question("000.2.5", "What greedy decoding and beam search miss")
 def solve_search_weaknesses(say, step, answer, check, claim):
     """Name the main weakness of greedy decoding, and that of beam search."""
-    lines = [f"B = {width}: ({row[0]}, {row[1]}) with {row[-1]:.3f}"
-             for width, row in BEST.items()]
+    lines = [f"B = {width}: ({row[0]}, {row[1]}) with {row[-1]:.3f}" for width, row in BEST.items()]
     say("Three first words, and a few second ones; all probabilities can be multiplied by hand.")
     step("Multiply along every path: this is what an exhaustive search would do.",
          "p(w₁, w₂) = p(w₁) · p(w₂ | w₁)",

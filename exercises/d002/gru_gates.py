@@ -56,25 +56,25 @@ def solve_update_gate_near_0(say, step, answer, check, claim):
     """Decide: with z_t near 0 the state hardly changes."""
     h, candidate, gates = 0.8, -0.4, (0.5, 0.1, 0.01, 0.001)
 
-    def next_state(z, h=h, candidate=candidate):
+    def h_next(z, h=h, candidate=candidate):
         return (1 - z) * h + z * candidate
 
     moves = [z * (candidate - h) for z in gates]
     say(f"One unit, hₜ₋₁ = {h}, candidate ĥₜ = {candidate}.")
     step("Put zₜ into the update.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ",
-         f"zₜ = 0.1:  {1 - 0.1:.1f} · {h} + 0.1 · {candidate} = {next_state(0.1):.2f}")
+         f"zₜ = 0.1:  {1 - 0.1:.1f} · {h} + 0.1 · {candidate} = {h_next(0.1):.2f}")
     step("Subtract hₜ₋₁: the change is zₜ times the distance to the candidate.",
          "hₜ − hₜ₋₁ = zₜ (ĥₜ − hₜ₋₁),   |hₜ − hₜ₋₁| ≤ 2 zₜ, as |hₜ₋₁| ≤ 1 and |ĥₜ| < 1",
          f"0.1 · ({candidate} − {h}) = {moves[1]:.2f}")
     step("Smaller zₜ, smaller change. Over T steps (1 − zₜ)^T of the first state is left, so "
          "that 'near 0' has to mean well below 1/T for a long memory.",
          table(("zₜ", "hₜ", "hₜ − hₜ₋₁", "zₜ (ĥₜ − hₜ₋₁)", "(1 − zₜ)⁵⁰"),
-               [(f"{z:.3f}", f"{next_state(z):.4f}", f"{next_state(z) - h:.4f}", f"{move:.4f}",
+               [(f"{z:.3f}", f"{h_next(z):.4f}", f"{h_next(z) - h:.4f}", f"{move:.4f}",
                  f"{(1 - z)**50:.3f}") for z, move in zip(gates, moves, strict=True)]))
     answer(f"True: |hₜ − hₜ₋₁| = zₜ |ĥₜ − hₜ₋₁| ≤ 2 zₜ; at zₜ = {gates[-1]} the state moves "
            f"by {abs(moves[-1]):.4f} in a step.")
     check("no change is larger than 2 zₜ",
-          all(abs(next_state(z, a, b) - a) <= 2 * z + 1e-15 for z in gates
+          all(abs(h_next(z, a, b) - a) <= 2 * z + 1e-15 for z in gates
               for a in (-1, 0.3, 1) for b in (-1, 0.5, 1)))
     left = [100 * (1 - z) ** 50 for z in gates]
     claim("", "with z near 0 the state hardly changes", "True",
@@ -87,7 +87,7 @@ def solve_update_gate_near_0(say, step, answer, check, claim):
           judge(left[1] < 1 < 90 < left[3], "under-specified"),
           f"after 50 steps {left[1]:.2f} % at z = 0.1, {left[2]:.0f} % at 0.01, "
           f"{left[3]:.0f} % at 0.001")
-    low, high = (abs(next_state(z) - h) for z in (0.01, 0.99))
+    low, high = (abs(h_next(z) - h) for z in (0.01, 0.99))
     claim("", "it is the update gate near 0, not near 1, that keeps the state",
           "h' = (1 - z) h + z h^",
           "as printed, z near 0 keeps; many libraries compute z h + (1 - z) h^, where z near "
@@ -100,12 +100,11 @@ def solve_reset_gate_near_0(say, step, answer, check, claim):
     """Decide: for z_t near 1 together with r_t near 0, the past is remembered very well."""
     x, start = 0.5, 0.9
 
-    def next_state(z, r, h):
+    def h_next(z, r, h):
         return (1 - z) * h + z * math.tanh(x + r * 2 * h)
 
-    rows = [(f"{z:.3f}", f"{r:.3f}", f"{next_state(z, r, start):.4f}",
-             f"{next_state(z, r, -start):.4f}",
-             f"{next_state(z, r, start) - next_state(z, r, -start):.4f}")
+    rows = [(f"{z:.3f}", f"{r:.3f}", f"{h_next(z, r, start):.4f}", f"{h_next(z, r, -start):.4f}",
+             f"{h_next(z, r, start) - h_next(z, r, -start):.4f}")
             for z, r in ((1, 0), (0.99, 0.01), (0.9, 0.1), (0.5, 0.5), (0, 0))]
     z, r = 0.99, 0.01
     bend = 1 - math.tanh(x + r * 2 * start) ** 2
@@ -123,22 +122,21 @@ def solve_reset_gate_near_0(say, step, answer, check, claim):
     answer(f"False: at zₜ = 1, rₜ = 0 the new state is tanh(W xₜ) = {math.tanh(x):.4f} "
            "whatever hₜ₋₁ was; near it, about (1 − zₜ) + rₜ U of a change is left.")
     check("the derivative against a difference",
-          abs(slope - (next_state(z, r, start + 1e-6) - next_state(z, r, start - 1e-6)) / 2e-6)
-          < 1e-8)
+          abs(slope - (h_next(z, r, start + 1e-6) - h_next(z, r, start - 1e-6)) / 2e-6) < 1e-8)
     cell = GRUCell(1, 1, dtype="float64")
     cell.W_x.data[...], cell.W_h.data[...] = [[0, 0, 1]], [[0, 0, 2]]
     cell.b.data[...] = [math.log(z / (1 - z)), math.log(r / (1 - r)), 0]    # gates of z and r
     states = [cell.forward(np.full((1, 1), x), np.full((1, 1), h))[0] for h in (start, -start)]
     check(f"npdl's GRU cell gives the same new states at zₜ = {z}, rₜ = {r}",
-          np.allclose(np.ravel(states), [next_state(z, r, start), next_state(z, r, -start)]))
+          np.allclose(np.ravel(states), [h_next(z, r, start), h_next(z, r, -start)]))
     claim("", "with z near 1 and r near 0 the past state is remembered very well", "False",
           "false: at z = 1, r = 0 the new state is tanh(x W), with no h in it",
-          judge(next_state(1, 0, start) == next_state(1, 0, -start)),
+          judge(h_next(1, 0, start) == h_next(1, 0, -start)),
           "the same state from two opposite pasts")
     claim("", "the GRU then behaves much like a feed-forward network", "like a feedforward network",
           "at z = 1, r = 0 each output is a function of its own input alone; near it, of the "
           f"last few: {slope**5:.0e} of a change 5 steps back is left at z = {z}, r = {r}",
-          judge(slope < 1 and next_state(1, 0, start) == math.tanh(x)),
+          judge(slope < 1 and h_next(1, 0, start) == math.tanh(x)),
           f"estimated by {slope:.4f}^5, the derivative above")
     reset, U, h = np.array([0.2, 0.9]), np.array([[1.0, 2.0], [-1.0, 1.0]]), np.array([0.5, -0.5])
     before, after = reset * (U @ h), U @ (reset * h)

@@ -169,8 +169,7 @@ def count_parity_designs():
     C, x = CASES.T
     z = [u * C + w * x + b for u, w, b in product((-2, 0, 2), (-2, 0, 2), (-1, 1))]
     opened, signs = [1 * (v > 0) for v in z], [np.sign(v) for v in z]
-    right = sum(np.array_equal(f * C + i * g, C ^ x)
-                for f, i, g in product(opened, opened, signs))
+    right = sum(np.array_equal(f * C + i * g, C ^ x) for f, i, g in product(opened, opened, signs))
     return right * sum(np.array_equal(o * (C ^ x), C ^ x) for o in opened), len(z) ** 4
 
 

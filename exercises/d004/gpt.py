@@ -172,8 +172,7 @@ def solve_decoder_params(say, step, answer, check, claim, d=4, m=2, L=2):
     described, gaps = [], []
     for (d, heads, m, L), bias in product(DECODERS, (True, False)):
         block, formula = Block(d, heads, m, bias=bias), count_decoder_params(d, m, L, bias)
-        described.append(
-            L * (block.attention.count_params() + block.ffn.count_params()) == formula)
+        described.append(L * (block.attention.count_params() + block.ffn.count_params()) == formula)
         gaps.append(L * block.count_params() - formula == 2 * LayerNorm(d).count_params() * L)
     check("a decoder has two LayerNorms more in each block than the formula", all(gaps))
     claim("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",

@@ -133,8 +133,7 @@ def store_attention(run_folder, path=q8_attention.FILE):
              **{name: np.round(values, 4).tolist() for name, values in (
                  ("maps", A[rows]), ("mean", A.mean(0)), ("spread", entropy))}}
     with open(path, encoding="utf-8") as file:
-        kept = [e for e in json.load(file)
-                if (e["recipe"], e["seed"]) != (recipe, config.seed)]
+        kept = [e for e in json.load(file) if (e["recipe"], e["seed"]) != (recipe, config.seed)]
     lines = ",\n".join(json.dumps(e, separators=(",", ":")) for e in [*kept, entry])
     write_atomically(path, lambda file: file.write(f"[\n{lines}\n]\n".encode()))
 

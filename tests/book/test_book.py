@@ -146,7 +146,7 @@ def test_a_graph_is_the_layers_own():
 @pytest.mark.parametrize("name", [*pictures.NAMES, *GRAPHS])
 def test_a_picture_is_drawn_inside_its_frame(name):
     svg, caption = (graphs.draw_graph(name) if name in GRAPHS else
-                    (pictures.draw_picture(name, "A picture."), "A picture."))
+                    (pictures.render_picture(name, "A picture."), "A picture."))
     tree = ElementTree.fromstring(svg.partition("</svg>")[0] + "</svg>")    # without sliders
     width, height = float(tree.get("width")), float(tree.get("height"))
     assert width <= 358                         # a phone's
