@@ -110,26 +110,27 @@ def test_the_pages_by_hand_claim_no_formula():
         assert list(chapters.find_relations(text)) == [], page.name
 
 
-def apart(kept, made, name=""):
+def list_differences(stored, new, name=""):
     """Return a list of differences between two records that are larger than rounding and drift."""
-    if isinstance(kept, (dict, list)):
-        assert len(kept) == len(made), name
-        keys = kept if isinstance(kept, dict) else range(len(kept))
-        return [one for key in keys for one in apart(kept[key], made[key], f"{name}[{key!r}]")]
-    if isinstance(kept, float):
-        return [] if abs(kept - made) <= 0.02 + 0.01 * abs(kept) else [(name, kept, made)]
-    return [] if kept == made else [(name, kept, made)]
+    if isinstance(stored, (dict, list)):
+        assert len(stored) == len(new), name
+        keys = stored if isinstance(stored, dict) else range(len(stored))
+        return [one for key in keys
+                for one in list_differences(stored[key], new[key], f"{name}[{key!r}]")]
+    if isinstance(stored, float):
+        return [] if abs(stored - new) <= 0.02 + 0.01 * abs(stored) else [(name, stored, new)]
+    return [] if stored == new else [(name, stored, new)]
 
 
 @pytest.mark.parametrize("name", [
     name if name in ("thermometer_line", "xor_networks", "weekday_embeddings", "valley") else
     pytest.param(name, marks=pytest.mark.slow) for name in trained.MODELS])
-def test_what_is_kept_of_a_model_is_what_its_training_leaves(name):
+def test_a_stored_record_equals_that_of_a_new_training(name):
     kept = json.loads((trained.DATA / f"{name}.json").read_text(encoding="utf-8"))
-    assert apart(kept, trained.train_model(name)) == []
+    assert list_differences(kept, trained.train_model(name)) == []
 
 
-def test_a_graph_is_the_layers_own():
+def test_a_graph_shows_the_values_of_a_run():
     """Its boxes are the values that the run wrote, and its last ones are all gradients."""
     nodes = graphs.find_nodes(npdl_step(LSTMCell(2, 3), np.ones((4, 2))).recording, "backward")
     named = {node.name: node for node in nodes}

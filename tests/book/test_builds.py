@@ -85,7 +85,7 @@ self.W.grad += rows.T @ dy_rows -> self.W.grad += rows @ dy_rows
 """
 
 
-def page_of(path):
+def build_page(path):
     """Make the page of a chapter, as a build does."""
     read_chapter.cache_clear()
     chapter = read_chapter(path)
@@ -96,7 +96,7 @@ def page_of(path):
 def test_a_chapter_in_good_form(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE)
-    page, text = page_of(path)
+    page, text = build_page(path)
     assert page.chapter.layers == ["Linear"] and "<b>001.3.1</b>" in text
     assert "wrong sign" in text and "fix        self.W.grad += rows.T @ dy_rows" in text
 
@@ -128,10 +128,10 @@ def test_a_chapter_in_good_form(tmp_path):
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
 ])
-def test_what_breaks_a_build(old, new, said, tmp_path):
+def test_an_error_in_a_chapter_ends_the_build(old, new, said, tmp_path):
     path = tmp_path / "01-map.md"
     assert old in WHOLE
     path.write_text(WHOLE.replace(old, new))
     with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
-        page_of(path)
+        build_page(path)
     assert said in str(found.value)

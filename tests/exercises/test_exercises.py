@@ -49,7 +49,7 @@ def test_claims_are_said_once(questions):
     assert [claim for claim, count in Counter(claims).items() if count > 1] == []
 
 
-def question_of(number):
+def run_question(number):
     (question,) = course.find_questions(number)
     return question.run()
 
@@ -63,14 +63,14 @@ def question_of(number):
 def test_a_false_computation_is_reported_and_judges_nothing(monkeypatch, number, module, name,
                                                             wrong):
     monkeypatch.setattr(module, name, wrong)
-    question = question_of(number)
+    question = run_question(number)
     assert question.failed
     assert {claim.verdict for claim in question.claims} == {FAILED}
 
 
 def test_a_verdict_follows_the_computation(monkeypatch):
     def verdict():
-        return next(c.verdict for c in question_of("000.1").claims if "instance variances" in
+        return next(c.verdict for c in run_question("000.1").claims if "instance variances" in
                     c.says)
 
     assert verdict() == "wrong"
