@@ -18,7 +18,7 @@ from npdl.cli.console import Help, OneLineParser, parse_path, run_guarded
 from npdl.errors import InputError
 
 
-def run(options):
+def print_selected(options):
     """Print what the options select; return the exit status, 1 if our computation failed."""
     if options.list:
         print("\n".join(f"{asked.number:<10} {asked.title}" for asked in course.find_questions()))
@@ -28,12 +28,12 @@ def run(options):
     questions = [asked.run() for text in options.question or [""]
                  for asked in course.find_questions(text)]
     texts = [text for asked in questions for text in (
-        asked.solution(), asked.judged("## What the document says"))]
-    print(*filter(None, texts if options.question else course.format_ledger(questions)), sep="\n\n",
-          end="\n\n")
+        asked.format_solution(), asked.format_verdicts("## What the document says"))]
+    print(*filter(None, texts if options.question else course.format_all_claims(questions)),
+          sep="\n\n", end="\n\n")
     for asked in questions:
         if options.figures and asked.picture:
-            print(f"wrote {asked.draw(options.figures)}")
+            print(f"wrote {asked.save_picture(options.figures)}")
         for what in asked.failed:
             print(f"{course.FAILED}: {asked.number}: {what}", file=sys.stderr)
     return int(any(asked.failed for asked in questions))
@@ -41,8 +41,7 @@ def run(options):
 
 def main(argv=None):
     """Run the command and return the exit status, 2 for bad input."""
-    parser = OneLineParser(prog="python -m exercises", description=__doc__,
-                           formatter_class=Help)
+    parser = OneLineParser(prog="python -m exercises", description=__doc__, formatter_class=Help)
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="a question's number, such as 000.2.4; 000 is the document. The parts "
                              "of the question, such as 000.2.4a, are included")
@@ -52,7 +51,7 @@ def main(argv=None):
     options = parser.parse_args(argv)
     if options.figures and os.path.isfile(options.figures):
         parser.error(f"--figures {options.figures} exists and is not a folder; give another name")
-    return run_guarded("python -m exercises", lambda: run(options))
+    return run_guarded("python -m exercises", lambda: print_selected(options))
 
 
 if __name__ == "__main__":

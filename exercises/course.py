@@ -36,15 +36,16 @@ class Question:
     def __init__(self, number, title, work, picture=None):
         self.number, self.title, self.work, self.picture = number, title, work, picture
 
-    def say(self, text, *code, head=""):
+    def say(self, text, *code_blocks, head=""):
         """Add the paragraph head + text, and below it code blocks: formulas, numbers, tables."""
-        lines = [textwrap.indent(textwrap.dedent(block), " " * (4 + len(head))) for block in code]
-        self.text += map(set_minus_signs, [head + text, *["\n".join(lines)] * bool(code)])
+        lines = [textwrap.indent(textwrap.dedent(block), " " * (4 + len(head)))
+                 for block in code_blocks]
+        self.text += map(set_minus_signs, [head + text, *["\n".join(lines)] * bool(code_blocks)])
 
-    def step(self, text, *code):
+    def step(self, text, *code_blocks):
         """Add a paragraph as a numbered step."""
         self.steps += 1
-        self.say(text, *code, head=f"{self.steps}. ")
+        self.say(text, *code_blocks, head=f"{self.steps}. ")
 
     def answer(self, text):
         """Add the paragraph with the answer."""
@@ -72,21 +73,21 @@ class Question:
             self.claims = [claim._replace(verdict=FAILED) for claim in self.claims]
         return self
 
-    def solution(self):
+    def format_solution(self):
         """Return the question, its solution and the checks as Markdown."""
         checks = [f"- {'Check' if holds else FAILED.upper()}: {what}"
                   for what, holds in self.checks]
         return wrap_markdown("\n\n".join(filter(None, [     # python -OO removes docstrings
             f"# {self.number} {self.title}", self.work.__doc__, *self.text, "\n".join(checks)])))
 
-    def judged(self, head):
+    def format_verdicts(self, heading):
         """Return the claims with their verdicts as Markdown below a heading; "" for no claims."""
-        return wrap_markdown("\n\n".join([head, *(
+        return wrap_markdown("\n\n".join([heading, *(
             f"- {c.part and c.part + ': '}{c.says}\n  - document: {c.document}\n  - computed: "
             f"{c.computed}\n  - evidence: {c.evidence}\n  - verdict: {c.verdict.upper()}"
             for c in self.claims)])) if self.claims else ""
 
-    def draw(self, folder):
+    def save_picture(self, folder):
         """Write the question's picture as a PNG file into a folder, and return its path."""
         from matplotlib.figure import Figure
 
@@ -99,10 +100,10 @@ class Question:
 
 def question(number, title, picture=None):
     """Return a decorator that adds a function to QUESTIONS; picture(figure) draws for --figures."""
-    def add(work):
+    def register(work):
         QUESTIONS.append(Question(number, title, work, picture))
         return work
-    return add
+    return register
 
 
 def find_questions(number=""):
@@ -115,9 +116,9 @@ def find_questions(number=""):
                                         for part in re.split(r"(\d+)", q.number)])
 
 
-def format_ledger(questions):
+def format_all_claims(questions):
     """Return Markdown texts: the claims of each question, lists of errors, a table of verdicts."""
-    texts = [asked.judged(f"## {asked.number} {asked.title}") for asked in questions]
+    texts = [asked.format_verdicts(f"## {asked.number} {asked.title}") for asked in questions]
     claims = [claim for asked in questions for claim in asked.claims]
     for name, verdict, weights in (("Wrong answers", "wrong", ["answer"]),
                                    ("Wrong steps", "wrong", ["step"]),
@@ -146,7 +147,7 @@ def wrap_markdown(text, width=100):
             re.match(r" *(- |\d+\. )?", line).group())) for line in text.split("\n"))
 
 
-def number(value, digits=3):
+def format_number(value, digits=3):
     """Return a number as text. `digits` is the number of decimals, or a format such as ".1e"."""
     form = digits if isinstance(digits, str) else f".{digits}f"
     return set_minus_signs(f"{value:{form}}" if isinstance(value, float) else str(value))
@@ -154,41 +155,42 @@ def number(value, digits=3):
 
 def vec(values, digits=3):
     """Return numbers as the text of a vector: (0.5, −1.0)."""
-    return "(" + ", ".join(number(value, digits) for value in values) + ")"
+    return "(" + ", ".join(format_number(value, digits) for value in values) + ")"
 
 
-def columns(rows, right):
+def align_columns(rows, right_aligned):
     """Return rows of texts as lines with aligned columns; right[i] aligns column i to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(text.rjust(wide) if to_right else text.ljust(wide) for text, wide, to_right
-                      in zip(row, widths, right, strict=True)).rstrip() for row in rows]
+                      in zip(row, widths, right_aligned, strict=True)).rstrip() for row in rows]
 
 
 def table(heads, rows, digits=3):
     """Return rows of texts and numbers as a text table with the column headings `heads`."""
-    texts = [[text if isinstance(text, str) else number(text, digits) for text in row]
+    texts = [[text if isinstance(text, str) else format_number(text, digits) for text in row]
              for row in (heads, *rows)]
     rule = ["─" * max(map(len, column)) for column in zip(*texts, strict=True)]
     right = [any(not isinstance(row[i], str) for row in rows) for i in range(len(heads))]
-    return "\n".join(columns([texts[0], rule, *texts[1:]], right))
+    return "\n".join(align_columns([texts[0], rule, *texts[1:]], right))
 
 
-def arrays(named, digits=3):
-    """Return matrices and column vectors, side by side, as text. `named` is {name: array}."""
-    blocks = [_array(name, np.asarray(value), digits) for name, value in named.items()]
+def arrays(named_arrays, digits=3):
+    """Return {name: matrix or column vector} as text, the arrays side by side."""
+    blocks = [_format_array(name, np.asarray(value), digits)
+              for name, value in named_arrays.items()]
     height = max(map(len, blocks))
     padded = [[""] * ((height - len(block)) // 2) + block for block in blocks]
-    return "\n".join(columns(list(zip_longest(*padded, fillvalue="")), [False] * len(blocks)))
+    return "\n".join(align_columns(list(zip_longest(*padded, fillvalue="")), [False] * len(blocks)))
 
 
-def _array(name, value, digits):
+def _format_array(name, value, digits):
     """Return lines that show name = [array], with at most `digits` decimals for each number."""
     value = value[:, None] if value.ndim == 1 else value
     if value.dtype.kind == "f":
         digits = next((n for n in range(digits) if np.allclose(value.round(n), value, 0, 1e-12)),
                       digits)
-    rows = columns([[number(entry, digits) for entry in row] for row in value.tolist()],
-                   [True] * value.shape[1])
+    rows = align_columns([[format_number(entry, digits) for entry in row]
+                          for row in value.tolist()], [True] * value.shape[1])
     last = len(rows) - 1
     pairs = ["⎡⎤", *["⎢⎥"] * (last - 1), "⎣⎦"] if last else ["[]"]
     return [(f"{name} = " if i == last // 2 else " " * (len(name) + 3)) + f"{left} {row} {right}"

@@ -84,7 +84,7 @@ def step_variants(model, options, mkl):
                                     threads=options.threads))
         if model != "text":
             variants.append(Variant(row, "npdl, recorded, as in the scripts", "npdl", {
-                "engine": "recorded", "equal": False}, "less", options.threads))
+                "engine": "recorded", "all_positions": False}, "less", options.threads))
     if "torch" in options.engines:
         variants += (gpu_torch_variants(row, model) if gpu
                      else cpu_torch_variants(row, model, options, mkl))
@@ -102,14 +102,15 @@ def cpu_torch_variants(row, model, options, mkl):
                                         environment))
     if model != "text":
         variants.append(Variant(row, "torch, needed positions, tuned", "torch",
-                                {"form": FORMS[model][0], "last": 2}, "less", options.threads,
-                                tuned))
+                                {"form": FORMS[model][0], "last_positions": 2}, "less",
+                                options.threads, tuned))
     return variants
 
 
 def gpu_torch_variants(row, model):
     """Return PyTorch's Variants on a GPU: eager, and its whole step as one CUDA graph."""
-    form, last = ("nn.LSTM" if model == "lstm" else "sdpa"), {} if model == "text" else {"last": 2}
+    form = "nn.LSTM" if model == "lstm" else "sdpa"
+    last = {} if model == "text" else {"last_positions": 2}
     captured = {"form": "plain" if model == "gpt" else form, "adamw": "captured", **last}
     work = "less" if last else "equal"
     return [Variant(row, f"torch, eager, {form}", "torch", {"form": form}),
@@ -118,16 +119,16 @@ def gpu_torch_variants(row, model):
                     work)]
 
 
-def real_model_variants(what, options, mkl):
-    """Return the Variants of `what` ("decoding" or "lora") with the real model of --real."""
+def real_model_variants(task, options, mkl):
+    """Return the Variants of `task` ("decoding" or "lora") with the real model of --real."""
     variants = []
-    row = (f"{options.real.name}: decoding, a token" if what == "decoding"
+    row = (f"{options.real.name}: decoding, a token" if task == "decoding"
            else f"{options.real.name}: a LoRA step, 64 tokens")
     for side in ("npdl", "torch"):
         for name, environment in (("", {}), (", tuned", KEEP_MEMORY | mkl)):
             if side == "torch" and "torch" in options.engines or side == "npdl" and not name:
                 variants.append(Variant(row, f"{side}{name}", side, {
-                    "what": what, "folder": options.real, "tokens": options.tokens},
+                    "task": task, "folder": options.real, "tokens": options.tokens},
                     "equal", options.threads, environment))
     return variants
 
@@ -138,14 +139,14 @@ def make_step(variant, case, backend_name):
         backend.use("cupy")
     side = importlib.import_module(f"experiments.benchmark.{variant.side}_side")
     options = variant.options | {"threads": variant.threads}
-    what = options.pop("what", "step")
-    if what == "step":
-        options |= {"case": case, "new": backend_name == "cupy"}
-    return getattr(side, f"make_{what}")(**options)
+    task = options.pop("task", "step")
+    if task == "step":
+        options |= {"case": case, "random_batches": backend_name == "cupy"}
+    return getattr(side, f"make_{task}")(**options)
 
 
 # --- measuring ------------------------------------------------------------------------------------
-def measure(variants, case, options):
+def measure_in_turns(variants, case, options):
     """Measure the variants in turns, fill their `rounds`, and return those without an error."""
     workers, counts = {}, {}
     try:
@@ -189,7 +190,7 @@ def format_rows(variants):
     best = min(rivals, key=lambda v: statistics.median(v.rounds))
     lines = []
     for v in variants:
-        scale = v.options["tokens"] if v.options.get("what") == "decoding" else 1
+        scale = v.options["tokens"] if v.options.get("task") == "decoding" else 1
         low, median, high = (ms / scale for ms in quartiles(v.rounds))
         ratio = statistics.median(a / b for a, b in zip(v.rounds, best.rounds, strict=True))
         lines.append(f"| {v.row} | {v.name} | {v.work} | {v.threads} | {median:.3g} "
@@ -242,7 +243,7 @@ def parse_options(arguments):
     return options
 
 
-def run(options):
+def run_benchmark(options):
     """Measure and print; return the exit status."""
     if "torch" in options.engines and importlib.util.find_spec("torch") is None:
         raise InputError("PyTorch is not installed; install it with pip install torch, or leave it "
@@ -256,16 +257,16 @@ def run(options):
         mkl = make_mkl_environment(folder) if "torch" in options.engines else {}
         jobs = [((QUICK if options.quick else CASES)[model], step_variants(model, options, mkl))
                 for model in options.models]
-        jobs += [(None, real_model_variants(what, options, mkl)) for what in ("decoding", "lora")
+        jobs += [(None, real_model_variants(task, options, mkl)) for task in ("decoding", "lora")
                  if options.real]
         for case, variants in jobs:
-            print(*format_rows(measure(variants, case, options)), sep="\n", flush=True)
+            print(*format_rows(measure_in_turns(variants, case, options)), sep="\n", flush=True)
     return 0
 
 
 def main(arguments=None):
     options = parse_options(arguments)
-    return run_guarded("bench.py", lambda: run(options))
+    return run_guarded("bench.py", lambda: run_benchmark(options))
 
 
 if __name__ == "__main__":

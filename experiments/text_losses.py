@@ -58,7 +58,7 @@ def main(arguments=None):
                    help="the folder of a run on a text")
     options = p.parse_args(arguments)
 
-    def work():
+    def print_losses():
         print(f"| run | recorded | whole part | deviation, {DRAWN} windows |\n|---|---:|---:|---:|")
         losses_of_runs = []
         for folder in options.runs:
@@ -74,7 +74,7 @@ def main(arguments=None):
             print(f"| mean ± population deviation | {a:.4f} ± {da:.4f} | {b:.4f} ± {db:.4f} | |")
         return 0
 
-    return run_guarded(p.prog, work)
+    return run_guarded(p.prog, print_losses)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def main():
             print(trained.write_record(name), flush=True)
         return 0
     if not options.check:
-        return build(options)
+        return build_site(options)
     for one in map(chapter.read_chapter, chapter.list_chapters()):
         if not options.only or one.number in options.only:
             for label, close in checks.run_checks(one)[0].items():
@@ -47,7 +47,7 @@ def main():
     return 0
 
 
-def build(options):
+def build_site(options):
     """Build the site and return the exit status: 1 if Sphinx reports an error or a warning."""
     out = Path(options.out)
     if out.exists() and not (out.is_dir() and (not any(out.iterdir())

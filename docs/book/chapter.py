@@ -73,17 +73,17 @@ class Chapter:
     @property
     def layers(self):
         """Return the names of the layers of its {proof}, which have step pages."""
-        return [name for part in self.directives("proof") for name in part.given.split()]
+        return [name for part in self.find_directives("proof") for name in part.given.split()]
 
-    def cite(self, label, home):
+    def format_citation(self, label, home_chapter):
         """Return the citation of an equation of the chapter `home` in this one, as (3) or (1.3)."""
         number = label.rpartition("-")[2]
-        return f"({number})" if home is self else f"({home.number}.{number})"
+        return f"({number})" if home_chapter is self else f"({home_chapter.number}.{number})"
 
     def fail(self, line, text):
         raise BookError(self.path, line, text)
 
-    def directives(self, *names):
+    def find_directives(self, *names):
         """Return the directives with one of these names, in order."""
         return [part for part in self.parts if part.name in names]
 
@@ -98,15 +98,15 @@ def read_chapter(path):
     """Return the Chapter in a file. Raises BookError if the file has an invalid form."""
     chapter = Chapter(Path(path))
     _split_into_parts(chapter, chapter.path.read_text(encoding="utf-8"))
-    for part in chapter.directives("equation"):
+    for part in chapter.find_directives("equation"):
         chapter.equations[part.given] = part
         chapter.formulas[part.given] = {part.given: part.body}
-    _assign_relations(chapter)
+    _assign_relations_to_checks(chapter)
     return chapter
 
 
 @functools.cache
-def find_homes():
+def find_equation_chapters():
     """Return {label: Chapter} of the equations of all chapters."""
     return {label: chapter for chapter in map(read_chapter, list_chapters())
             for label in chapter.equations}
@@ -153,7 +153,7 @@ def find_relations(text):
                 break
 
 
-def _assign_relations(chapter):
+def _assign_relations_to_checks(chapter):
     """Store in chapter.formulas, for each {said}, the relations of the text before it."""
     waiting, said = {}, 0
     for part in chapter.parts:

@@ -31,51 +31,51 @@ from npdl.study.check.subjects import randomise
 from npdl.study.trace.watch import profile_calls
 
 
-def slope(f, step=1e-3):
+def derivative_at_0(f, step=1e-3):
     """Return df/dt of f(t) at 0, by fourth-order finite differences."""
     return (8 * (f(step) - f(-step)) - (f(2 * step) - f(-2 * step))) / (12 * step)
 
 
-def numeric(f, x, dout):
+def numerical_gradient(f, x, upstream):
     """Return the numerical gradient of sum(f(x) * dout) at x."""
     x = np.array(x, "float64")
     dx = np.zeros_like(x)
     for at in np.ndindex(x.shape):
         unit = np.zeros_like(x)
         unit[at] = 1.0
-        dx[at] = slope(lambda t, unit=unit: np.sum(f(x + t * unit) * dout))
+        dx[at] = derivative_at_0(lambda t, unit=unit: np.sum(f(x + t * unit) * upstream))
     return dx
 
 
-def inside(function, *args, of=None, **options):
+def run_and_get_locals(function, *args, of=None, **options):
     """Return (the result of function(*args), its local variables as attributes of an object).
 
     If `of` is a function that it calls, return these variables of each call of `of`, in a list.
     """
     code, calls = getattr(of or function, "__func__", of or function).__code__, []
 
-    def watch(frame, event, arg):
+    def record_return(frame, event, arg):
         if event == "return" and frame.f_code is code:
             calls.append(SimpleNamespace(**frame.f_locals))
 
-    with profile_calls(watch):
+    with profile_calls(record_return):
         found = function(*args, **options)
     return found, calls if of else calls[-1]
 
 
-def make_namespace(name):
-    """Return {name: value} of the predefined names of a chapter's checks. `name` seeds `rng`."""
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
+def make_namespace(chapter_name):
+    """Return {name: value} of the names predefined in a chapter's checks. Its name seeds `rng`."""
+    rng = np.random.default_rng(zlib.crc32(chapter_name.encode()))
 
-    def ready(layer):
+    def randomise_layer(layer):
         """Return the layer in float64 with random parameters, including gains and biases."""
         layer = layer.astype("float64")
         randomise(layer, rng)
         return layer
 
     found = find_layer_classes() | {n: getattr(npdl, n) for n in npdl.__all__}
-    return found | {"np": np, "rng": rng, "numeric": numeric, "slope": slope, "inside": inside,
-                    "ready": ready, "__name__": "checks"}
+    return found | {"np": np, "rng": rng, "numeric": numerical_gradient, "slope": derivative_at_0,
+                    "inside": run_and_get_locals, "ready": randomise_layer, "__name__": "checks"}
 
 
 def run_checks(chapter):
@@ -85,10 +85,10 @@ def run_checks(chapter):
     """
     space = make_namespace(chapter.name)
     return {part.given: run_check(chapter, part, chapter.formulas[part.given], space)
-            for part in chapter.directives("equation", "said")}, space
+            for part in chapter.find_directives("equation", "said")}, space
 
 
-def evaluate(expression, names):
+def evaluate_expression(expression, names):
     """Return the value of a Python expression. Raises InputError if it can't be computed."""
     try:
         return eval(expression, dict(names))
@@ -96,53 +96,54 @@ def evaluate(expression, names):
         raise InputError(f"{expression}: {type(error).__name__}: {error}") from error
 
 
-def run_check(chapter, part, texts, space):
+def run_check(chapter, part, formulas, namespace):
     """Run one check of the equations {name: TeX}. Return its Close, or raise BookError."""
     if part.name == "said":
-        space = space | {"rng": np.random.default_rng(part.line)}
+        namespace = namespace | {"rng": np.random.default_rng(part.line)}
     equations = {}
-    for name, tex in texts.items():
+    for name, tex in formulas.items():
         try:
-            equations[name] = Equation(tex, space)
+            equations[name] = Equation(tex, namespace)
         except NotRead as error:
             chapter.fail(part.line + 1, f"equation {name}: {error}")
 
-    def holds(begin, names=None, /, **values):
+    def check_formula(begin, names=None, /, **values):
         found = [one for tex, one in equations.items() if tex.startswith(begin)]
         if len(found) != 1:
             raise NotRead(f"{len(found)} formulas of the text above begin with {begin!r}")
         return found[0](names, **values)
 
-    space["close"] = Close()
-    space["holds"] = holds if part.name == "said" else equations[part.given]
-    _execute(chapter, part, space)
+    namespace["close"] = Close()
+    namespace["holds"] = check_formula if part.name == "said" else equations[part.given]
+    _execute_check(chapter, part, namespace)
     for name, equation in equations.items():
         _require_complete(chapter, part, name, equation)
-    closes = [space["close"], *(equation.close for equation in equations.values())]
+    closes = [namespace["close"], *(equation.close for equation in equations.values())]
     return Close(sum(one.count for one in closes), max(one.worst for one in closes))
 
 
 def _require_complete(chapter, part, name, equation):
     """Raise BookError if a check does not evaluate every statement, or could not fail."""
-    def fail(what):
-        chapter.fail(part.line, f"check {name} {what}")
+    def fail_check(reason):
+        chapter.fail(part.line, f"check {name} {reason}")
     silent = set(range(1, len(equation.statements) + 1)) - equation.evaluated
     if silent:
-        fail(f"does not evaluate statement {min(silent)} of its equation: call holds(...)")
+        fail_check(f"does not evaluate statement {min(silent)} of its equation: call holds(...)")
     if not equation.close.sharp:
-        fail("cannot fail: the compared values are zero, or its tolerance is too large")
+        fail_check("cannot fail: the compared values are zero, or its tolerance is too large")
     for number, seen in equation.bounds.items():
         for case in {"tight", "strict"} - seen:
-            fail(f"has no {case} case of inequality {number}: call holds(...) with such values")
+            fail_check(f"has no {case} case of inequality {number}: call holds(...) with such "
+                       "values")
 
 
-def _execute(chapter, part, space):
+def _execute_check(chapter, part, namespace):
     """Run a check's code with the line numbers of the chapter's file."""
     file = str(chapter.path)
     linecache.checkcache(file)
     try:
         with np.errstate(invalid="raise"):
-            exec(compile("\n" * part.code_line + part.code, file, "exec"), space)
+            exec(compile("\n" * part.code_line + part.code, file, "exec"), namespace)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [one.lineno for one in frames if one.filename == file]

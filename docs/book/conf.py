@@ -37,19 +37,19 @@ html_theme_options = {"navigation_with_keys": True,
                       "dark_css_variables": {"color-foreground-muted": "#8f959c"}}
 
 
-def _visit(block):
-    def visit(self, node):
+def _make_math_visitor(is_block):
+    def visit_math(self, node):
         try:
-            formula = to_mathml(node.astext(), block)
+            formula = to_mathml(node.astext(), is_block)
         except MathError as error:
             raise ExtensionError(f"{node.source}:{node.line}: {error}") from error
         self.body.append(f'<div class="equation"><div class="parts">{formula}</div></div>'
-                         if block else formula)
+                         if is_block else formula)
         raise SkipNode
-    return visit
+    return visit_math
 
 
-def _finish(app, pagename, templatename, context, doctree):
+def _add_caption_levels(app, pagename, templatename, context, doctree):
     """Give the captions of the side bar a heading level for screen readers."""
     for name in ("furo_navigation_tree", "body"):
         if name in context:
@@ -58,6 +58,8 @@ def _finish(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    app.connect("html-page-context", _finish, priority=900)         # after the theme's own
-    app.add_html_math_renderer("mathml", inline_renderers=(_visit(False), lambda self, node: None),
-                               block_renderers=(_visit(True), lambda self, node: None))
+    app.connect("html-page-context", _add_caption_levels,
+                priority=900)         # after the theme's own
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(_make_math_visitor(False), lambda self, node: None),
+                               block_renderers=(_make_math_visitor(True), lambda self, node: None))

@@ -31,7 +31,7 @@ def as_svg(draw, *arguments, label):
     with matplotlib.rc_context(PLOT | {"svg.hashsalt": label}):         # the same ids each time
         made = draw(*arguments)
         if isinstance(made, Drawing):
-            return made.svg(label)
+            return made.format_svg(label)
         file = io.StringIO()
         made.savefig(file, format="svg", transparent=True)
     text = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.S)
@@ -87,12 +87,12 @@ def draw_matrices(height, parts, **options):
     return made, axes
 
 
-def draw_table(height, values, rows, columns, written=(), **options):
+def draw_table(height, values, rows, columns, printed_numbers=(), **options):
     """Return a Figure of one matrix; `written` are the numbers to print in its squares."""
     made, axis = make_figure(height)
     draw_matrix(axis, values, rows, columns)
     axis.set(**options)
-    for (row, column), value in np.ndenumerate(np.round(written, 2)):
+    for (row, column), value in np.ndenumerate(np.round(printed_numbers, 2)):
         if value:
             axis.text(column, row, f"{value:g}", ha="center", va="center")
     return made
@@ -107,13 +107,13 @@ class Drawing:
     def __init__(self, height):
         self.height, self.parts = height, []
 
-    def svg(self, label):
+    def format_svg(self, label):
         """Return the SVG text; `label` is the description for screen readers."""
         size = f'width="{WIDTH}" height="{self.height}"'
         return add_label(f'<svg viewBox="0 0 {WIDTH} {self.height}" {size} class="drawing">'
                          f'{"".join(self.parts)}</svg>', label)
 
-    def add(self, tag, words="", **attributes):
+    def add_element(self, tag, words="", **attributes):
         """Add an SVG element with these attributes; `kind` is its class."""
         given = " ".join(f'{"class" if name == "kind" else name}="{value}"'
                          for name, value in attributes.items())
@@ -121,17 +121,17 @@ class Drawing:
 
     def text(self, x, y, words, kind=""):
         """Write text centred at (x, y), or beginning there (kind "start")."""
-        self.add("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind)
+        self.add_element("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind)
 
     def box(self, x, y, words="", width=64, height=30, kind=""):
         """Draw a box with the centre (x, y)."""
-        self.add("rect", x=f"{x - width / 2:g}", y=f"{y - height / 2:g}", width=f"{width:g}",
-                 height=f"{height:g}", rx=5, kind=kind)
+        self.add_element("rect", x=f"{x - width / 2:g}", y=f"{y - height / 2:g}",
+                         width=f"{width:g}", height=f"{height:g}", rx=5, kind=kind)
         if words:
             self.text(x, y, words)
 
     def line(self, points, kind=""):
-        self.add("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind)
+        self.add_element("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind)
 
     def arrow(self, *points, kind=""):
         """Draw a line through points, with an arrowhead at the last."""
@@ -139,5 +139,5 @@ class Drawing:
         tip, before = np.array(points[-1]), np.array(points[-2])
         along = 8 * (tip - before) / np.linalg.norm(tip - before)
         across = np.array([-along[1], along[0]]) / 2
-        self.add("polygon", kind=kind, points=" ".join(
+        self.add_element("polygon", kind=kind, points=" ".join(
             f"{x:.1f},{y:.1f}" for x, y in (tip, tip - along + across, tip - along - across)))

@@ -61,10 +61,10 @@ def _balance_brackets(tex):
     return rf"\bigl.{tex}" if odd < 0 else rf"{tex}\bigr." if odd > 0 else tex
 
 
-def _split_tex(tex, pattern, open_ones=r"(?!)"):
+def _split_tex(tex, pattern, ignored_brackets=r"(?!)"):
     """Split TeX before each match of `pattern` outside of brackets; `open_ones` are no brackets."""
     pieces, depth, start = [], 0, 0
-    for match in re.finditer(rf"{open_ones}|(?P<cut>{pattern})|"
+    for match in re.finditer(rf"{ignored_brackets}|(?P<cut>{pattern})|"
                              r"(?P<open>\\begin|\\lVert|\\langle|[{(\[])|"
                              r"(?P<close>\\end|\\rVert|\\rangle|[})\]])", tex):
         depth += bool(match["open"]) - bool(match["close"])

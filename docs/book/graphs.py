@@ -46,19 +46,19 @@ def find_nodes(recording, phase):
         if one.line.is_simple:
             steps.setdefault(one.call, {}).setdefault(one.line, one)
     root = next(call for call in steps if call.parent is None and call.code.co_name == phase)
-    found = _nodes(steps[root].values(), phase)
+    found = _make_nodes(steps[root].values(), phase)
     if len({tuple(map(id, node.made_of)) for node in found if node.made_of}) > 1:
         return found
-    inner = [_nodes(own.values(), phase, found[-1].name) for call, own in steps.items()
+    inner = [_make_nodes(own.values(), phase, found[-1].name) for call, own in steps.items()
              if call.parent is root]
     return max([found, *inner], key=len)
 
 
-def _nodes(steps, phase, returned=None):
+def _make_nodes(steps, phase, returned_name=None):
     found, current = [], {}
     for one in steps:
         writes = [w for w in one.writes if w.shown[0][0] == "" and w.shown[0][1].shape
-                  and (w.name != "return" or returned and one.is_new)]
+                  and (w.name != "return" or returned_name and one.is_new)]
         if not writes or all(read.startswith("cache.") for read in one.reads):
             continue                                    # fields of the cache, handed on
         made_of, also = [], []
@@ -75,7 +75,7 @@ def _nodes(steps, phase, returned=None):
             else:
                 also.append(name)
         for write in writes:
-            name = returned if write.name == "return" else shorten_name(write.name)
+            name = returned_name if write.name == "return" else shorten_name(write.name)
             current[name] = Node(name, write.shown[0][1].shape, list(dict.fromkeys(made_of)), also)
             found.append(current[name])
     return found
@@ -112,16 +112,16 @@ def find_route(source, target, nodes):
                  for at in (upper, lower)]
         if not all(max(ahead) <= box - BOX / 2 - CLEAR or min(ahead) >= box + BOX / 2 + CLEAR
                    for box in taken):
-            free = next(filter(None, (_find_gaps(taken, BOX / 2 + far) for far in (8, CLEAR))))
+            free = next(filter(None, (_find_free_x(taken, BOX / 2 + far) for far in (8, CLEAR))))
             ahead = 2 * [min(free, key=lambda at: abs(at - sum(ahead) / 2))]
         points += [(ahead[0], upper), (ahead[1], lower)]
     return [*points, end]
 
 
-def _find_gaps(taken, reach):
+def _find_free_x(box_centres, distance):
     """Return the x at least `reach` from all box centres `taken`, as near to a box as possible."""
-    return [at for box in taken for at in (box - reach, box + reach)
-            if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= reach for one in taken)]
+    return [at for box in box_centres for at in (box - distance, box + distance)
+            if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= distance for one in box_centres)]
 
 
 def draw_graph(name):
@@ -136,12 +136,12 @@ def draw_graph(name):
     draw, top = Drawing(sum(heights)), 0
     for (phase, nodes), height in zip(parts, heights, strict=True):
         draw.text(WIDTH / 2, top + 14, phase)
-        _draw(draw, nodes, top + 30, "back" if phase == "backward" else "")
+        _draw_nodes(draw, nodes, top + 30, "back" if phase == "backward" else "")
         top += height
-    return draw.svg(caption), caption
+    return draw.format_svg(caption), caption
 
 
-def _draw(draw, nodes, top, kind):
+def _draw_nodes(draw, nodes, top, kind):
     read = {id(one) for node in nodes for one in node.made_of}
     for node in nodes:
         for one in node.made_of:

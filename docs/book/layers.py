@@ -5,7 +5,7 @@ A step page is the output of `python -m npdl step NAME --html`, embedded in the 
 
 from pathlib import Path
 
-from docs.book.markup import html_block, make_fold
+from docs.book.markup import html_block, make_folded_block
 from npdl.backend import make_rng
 from npdl.errors import InputError
 from npdl.study.check.gradcheck import gradcheck
@@ -58,7 +58,7 @@ def make_step_page(name):
 
 def embed_step_pages(names):
     """Return HTML that shows the step pages of these layers, folded."""
-    return "".join(html_block(make_fold(
+    return "".join(html_block(make_folded_block(
         f"Step through <b>{name}</b>, line by line",
         f'<iframe class="step" loading="lazy" title="{name}, line by line" '
         f'src="../steps/{name}.html"></iframe>'

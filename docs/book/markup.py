@@ -25,7 +25,7 @@ def html_block(html):
     return f"\n{ticks}`{{raw}} html\n{html}\n{ticks}`\n"
 
 
-def make_fold(summary, body, kind, is_open=False):
+def make_folded_block(summary, body, kind, is_open=False):
     """Return a <details> element of class `kind`, which shows `summary` and opens on a click."""
     opened = " open" if is_open else ""
     return f'<details class="{kind}"{opened}><summary>{summary}</summary>\n{body}\n</details>'

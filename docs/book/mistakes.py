@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 
-from docs.book.checks import evaluate
+from docs.book.checks import evaluate_expression
 from docs.book.sources import ROOT, find_object, normalise_code
 from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
@@ -41,7 +41,7 @@ class Mistake:
     said: str = ""
 
 
-def try_mistakes(chapter, part, space):
+def try_mistakes(chapter, part, namespace):
     """Return the Mistakes of a directive, with the result of `blame` or of their expression.
 
     `space` holds the names of the chapter's checks. Raises BookError if `blame` finds nothing, or
@@ -53,7 +53,7 @@ def try_mistakes(chapter, part, space):
             function, statement = find_statement(find_object(target), mistake.was)
             edit = replaced_statement(function, statement, mistake.now)
             if mistake.asked:
-                mistake.said = _compare_values(mistake, space, edit)
+                mistake.said = _compare_values(mistake, namespace, edit)
             else:
                 name = layer[0] if layer else target.partition(":")[2]
                 mistake.said = _run_blame(mistake, name, function, statement, edit)
@@ -87,13 +87,13 @@ def _run_blame(mistake, name, function, statement, edit):
     return str(report)
 
 
-def _compare_values(mistake, space, edit):
+def _compare_values(mistake, namespace, edit):
     """Return text with the value of the mistake's expression, without and with the mistake."""
     values = []
     with np.errstate(all="ignore"), np.printoptions(precision=4, suppress=True):
         for way in (contextlib.nullcontext(), edit):
             with way:
-                values.append(str(evaluate(mistake.asked, space)))
+                values.append(str(evaluate_expression(mistake.asked, namespace)))
     if values[0] == values[1]:
         raise InputError(f"{mistake.asked} is {values[0]} with {mistake.now!r}, too")
     return "as it is:         {}\nwith the mistake: {}".format(*(
@@ -135,7 +135,7 @@ def find_statement(target, code):
 
 
 @contextlib.contextmanager
-def replaced_statement(function, statement, now):
+def replaced_statement(function, statement, new_code):
     """Return a context in which `function` has `now` in place of the statement.
 
     linecache then holds the edited file, so reports show the lines that ran.
@@ -143,7 +143,7 @@ def replaced_statement(function, statement, now):
     file = function.__code__.co_filename
     lines = linecache.getlines(file)
     indent = " " * statement.node.col_offset
-    edited = [indent + now + "\n"] + ["\n"] * (statement.last_line - statement.first_line)
+    edited = [indent + new_code + "\n"] + ["\n"] * (statement.last_line - statement.first_line)
     text = lines[: statement.first_line - 1] + edited + lines[statement.last_line:]
     code = find_code(compile("".join(text), file, "exec"), function.__qualname__)
     with patch_code(function, code), mock.patch.dict(linecache.cache, {

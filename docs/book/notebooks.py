@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import npdl
 from docs.book import sources
-from docs.book.chapter import BookError, find_homes
+from docs.book.chapter import BookError, find_equation_chapters
 from docs.book.sources import ROOT
 
 WRITTEN = Path(__file__).parent / "notebooks"
@@ -51,7 +51,7 @@ def build_wheel(folder):
 
 def make_notebooks(chapters):
     """Return {name: notebook} of the chapters with a backward, and of the files in WRITTEN."""
-    cells = {chapter.name: chapter_cells(chapter)
+    cells = {chapter.name: make_chapter_cells(chapter)
              for chapter in chapters if find_exercise(chapter)}
     cells |= {path.stem: nbformat.read(path, 4).cells for path in WRITTEN.glob("*.ipynb")}
     made = {name: new_notebook(cells=[title, new_code_cell(INSTALL), *rest], metadata=METADATA)
@@ -62,7 +62,7 @@ def make_notebooks(chapters):
     return made
 
 
-def filled(text):
+def fill_in_solutions(text):
     """Return the text of a notebook whose blank cell holds the solution."""
     made = nbformat.reads(text, 4)
     for cell in made.cells:
@@ -70,12 +70,12 @@ def filled(text):
     return nbformat.writes(made)
 
 
-def folded_cell(summary, text):
+def make_folded_cell(summary, text):
     """Return a Markdown cell that shows `summary` and opens on a click."""
     return new_markdown_cell(f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>")
 
 
-def chapter_cells(chapter):
+def make_chapter_cells(chapter):
     """Yield the cells of a chapter's notebook: steps of a layer, gradient checks, the exercise.
 
     The exercise is a blank backward, its check, hints, and the solution.
@@ -103,14 +103,14 @@ def chapter_cells(chapter):
     yield new_code_cell("layer, inputs, options = samples.sample(Mine)\n"
                         "assert_right(layer, *inputs, **options)\n"
                         "print(\"every gradient is right\")")
-    homes, cited = find_homes(), [line for line in listing.lines if line.cited]
+    homes, cited = find_equation_chapters(), [line for line in listing.lines if line.cited]
     for number, line in enumerate(cited, 1):
         written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
         equations = "\n\n".join(
-            f"Equation {chapter.cite(label, homes[label])}:\n\n"
+            f"Equation {chapter.format_citation(label, homes[label])}:\n\n"
             f"$$\n{homes[label].equations[label].body}\n$$" for label in line.cited)
-        yield folded_cell(f"Hint {number} of {len(cited)}", f"`{written}`\n\n{equations}")
-    yield folded_cell("The solution", f"```python\n{whole}\n```")
+        yield make_folded_cell(f"Hint {number} of {len(cited)}", f"`{written}`\n\n{equations}")
+    yield make_folded_cell("The solution", f"```python\n{whole}\n```")
 
 
 def find_exercise(chapter):
@@ -118,8 +118,8 @@ def find_exercise(chapter):
 
     It is that of the layer of the chapter's graph, or else the chapter's first one.
     """
-    graphs = [f"{part.given}.backward" for part in chapter.directives("graph")]
-    parts = [part for part in chapter.directives("source") if part.given.endswith(".backward")]
+    graphs = [f"{part.given}.backward" for part in chapter.find_directives("graph")]
+    parts = [part for part in chapter.find_directives("source") if part.given.endswith(".backward")]
     return min(parts, key=lambda part: part.given.partition(":")[2] not in graphs, default=None)
 
 

@@ -1,4 +1,4 @@
-"""The pictures of ```{picture} NAME: a file in drawings/, or a function of this module.
+"""The pictures of ```{picture} NAME: a file in drawings/, or a function draw_NAME.
 
 An .html file in drawings/ has sliders, and static/moving.js redraws it. A function with the name
 of a trained model draws the `record` of the model. npdl computes all numbers in the pictures.
@@ -15,30 +15,27 @@ from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
 
 DRAWINGS = Path(__file__).parent / "drawings"
-OF_LAYERS = ("slopes", "fading", "pulls", "saturated", "positions", "first_steps", "normalised",
-             "mask", "flow", "filters", "staircase", "turns")
-NAMES = sorted({*(path.stem for path in DRAWINGS.iterdir()), *OF_LAYERS, *trained.MODELS})
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
 BARS = {"color": drawing.BLUE, "alpha": 0.4}
 
 
-def draw_strip(tokens, rows):
+def make_strip(tokens, rows):
     """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
     return drawing.draw_table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
 
 
-def draw_picture(name, caption):
+def render_picture(name, caption):
     """Return the picture `name` as SVG, with its caption as description."""
     for file in DRAWINGS.glob(f"{name}.*"):
         return drawing.add_label(file.read_text(encoding="utf-8"), caption)
     record = trained.read_record(name)
     arguments = [record] if record else []
-    return drawing.as_svg(globals()[name], *arguments, label=caption)
+    return drawing.as_svg(globals()[f"draw_{name}"], *arguments, label=caption)
 
 
 # -- of layers ---------------------------------------------------------------------------------
 
-def slopes():
+def draw_activation_derivatives():
     """Draw the activations and their derivatives."""
     made, axes = drawing.make_figure(380, 2, 2)
     x = np.linspace(-4, 4, 161)
@@ -53,7 +50,7 @@ def slopes():
     return made
 
 
-def fading():
+def draw_fading_gradients():
     """Draw the norms of the gradients in a network of ten layers, with three activations."""
     made, axis = drawing.make_figure(264)
     for kind, style in zip((npdl.ReLU, npdl.Tanh, npdl.Sigmoid), ("-", "--", ":"), strict=True):
@@ -69,7 +66,7 @@ def fading():
     return made
 
 
-def pulls():
+def draw_softmax_gradients():
     """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
     x = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
     loss = npdl.CrossEntropy()
@@ -86,7 +83,7 @@ def pulls():
     return made
 
 
-def saturated():
+def draw_saturated_gradients():
     """Draw the gradient of the correct score with two losses, from wrong to right predictions."""
     x = np.stack([np.linspace(-8, 8, 81), np.zeros(81)], 1)
     loss, softmax, squared = (npdl.CrossEntropy(reduction="sum"), npdl.Softmax(),
@@ -100,7 +97,7 @@ def saturated():
         ylabel="gradient of this score")
 
 
-def positions():
+def draw_sinusoidal_positions():
     """Draw the matrix of sinusoidal positions."""
     made, axis = drawing.make_figure(285)
     drawing.draw_matrix(axis, sinusoidal(24, 32, "2k/d"), low=-1)
@@ -110,7 +107,7 @@ def positions():
     return made
 
 
-def first_steps():
+def draw_adam_first_steps():
     """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
     steps, model = 3000, npdl.Linear(1, 1, bias=False).astype("float64")
     adam, taken, bare = npdl.Adam(model, lr=1e-3), [], []
@@ -128,7 +125,7 @@ def first_steps():
     return made
 
 
-def normalised():
+def draw_normalised_axes():
     """Draw which entries share a mean in LayerNorm and in BatchNorm."""
     row, column = np.indices((4, 6))
     values = {"LayerNorm": np.where(row == 1, 0.75, 0.08),
@@ -139,12 +136,12 @@ def normalised():
     return made
 
 
-def mask():
+def draw_causal_mask():
     """Draw causal_mask(6)."""
     return drawing.draw_table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
 
 
-def flow():
+def draw_gradient_flow():
     """Draw the norms of the gradients from the logits at position t to the embedding at position k.
 
     Each row is divided by its largest norm.
@@ -158,10 +155,10 @@ def flow():
         sizes.append(np.linalg.norm(model.decoder.backward(dx, cache.decoder)[0], axis=-1))
     reached = np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
     return drawing.draw_table(290, reached, [f"t = {t}" for t in range(S)],
-                              [f"k = {t}" for t in range(S)], written=reached)
+                              [f"k = {t}" for t in range(S)], printed_numbers=reached)
 
 
-def filters():
+def draw_sampling_filters():
     """Draw the probabilities of four next tokens: unchanged, with two temperatures, with top_p."""
     made, axes = drawing.make_figure(330, 2, 2)
     for axis, title, options in zip(
@@ -175,7 +172,7 @@ def filters():
     return made
 
 
-def staircase():
+def draw_quantisation_steps():
     """Draw weights against their quantised values with three bits, and the errors."""
     made, axes = drawing.make_figure(440, 2, sharex=True, height_ratios=(3, 2))
     W = np.linspace(-3, 3, 601)
@@ -191,7 +188,7 @@ def staircase():
     return made
 
 
-def turns():
+def draw_rotated_pairs():
     """Draw a pair of entries of a query and one of a key, each rotated at two positions."""
     made, axes = drawing.make_figure(470, 2, subplot_kw={"aspect": "equal"})
     q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
@@ -209,7 +206,7 @@ def turns():
 
 # -- of trained models -------------------------------------------------------------------------
 
-def thermometers(record):
+def draw_thermometer_line(record):
     made, axis = drawing.make_figure(290)
     x = np.array([-30, 110])
     lines = zip(record["steps"], record["slopes"], record["offsets"], strict=True)
@@ -225,7 +222,7 @@ def thermometers(record):
     return made
 
 
-def bends(record):
+def draw_xor_networks(record):
     made, axes = drawing.draw_matrices(210, {"two linear layers": record["straight"],
                                              "a tanh between": record["bent"]})
     for axis in axes:
@@ -234,7 +231,7 @@ def bends(record):
     return made
 
 
-def letters(record):
+def draw_next_letters(record):
     made, axis = drawing.make_figure(200)
     names = [f"{'end' if letter == '.' else letter}\n{count}/{record['total']}"
              for letter, count in zip(record["letters"], record["counts"], strict=True)]
@@ -244,7 +241,7 @@ def letters(record):
     return made
 
 
-def week(record):
+def draw_weekday_embeddings(record):
     made, axis = drawing.make_figure(320)
     axis.plot(*record["points"][[*range(7), 0]].T, ":", color=drawing.INK)
     for place, day in zip(record["points"], record["days"], strict=True):
@@ -256,15 +253,15 @@ def week(record):
     return made
 
 
-def switch(record):
+def draw_light_switch(record):
     buttons = {"-": "·", "0": "off", "1": "on"}
-    return draw_strip([buttons[token] for token in record["text"]], {
+    return make_strip([buttons[token] for token in record["text"]], {
         "light": record["p"],
         **{f"h{'₁₂₃'[n]}": (row + 1) / 2 for n, row in enumerate(record["h"])}})
 
 
-def brackets(record):
-    return draw_strip(record["text"], {
+def draw_closing_brackets(record):
+    return make_strip(record["text"], {
         "forget f": np.mean(record["f"], 1), "input i": np.mean(record["i"], 1),
         "output o": np.mean(record["o"], 1),
         **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(c / 4) + 1) / 2
@@ -272,7 +269,7 @@ def brackets(record):
         **{f"next: {b}": values for b, values in record["p"].items() if b != "}"}})
 
 
-def names(record):
+def draw_pronouns(record):
     shown = {name: np.stack([record[name]["z"][:, 0], (record[name]["h"][:, 0] + 1) / 2], 1)
              for name in ("anna", "tom")}
     made, axes = drawing.draw_matrices(384, shown, xticks=(0, 1), xticklabels=("z", "h"),
@@ -281,7 +278,7 @@ def names(record):
     return made
 
 
-def meanings(record):
+def draw_bank_meanings(record):
     made, axes = drawing.make_figure(230, 1, 2, sharey=True)
     for axis, name, words in zip(axes, ("forwards", "both"),
                                  ("left to right", "both directions"), strict=True):
@@ -291,31 +288,31 @@ def meanings(record):
     return made
 
 
-def depth(record):
+def draw_deep_networks(record):
     normed, plain = (record[name]["losses"] for name in ("normed", "plain"))
     return drawing.draw_curves(5 * np.arange(len(normed)),
                                {"with LayerNorm": normed, "without": plain},
                                xlabel="training step", ylabel="loss")
 
 
-def dates(record):
+def draw_date_translation(record):
     return drawing.draw_table(378, record["A"].T, [*record["text"], "end"],
                               list(record["iso"]), aspect="auto")
 
 
-def heads(record):
+def draw_attention_heads(record):
     one, other = record["A2"]
     return drawing.draw_matrices(206, {"one head": one, "the other": other})[0]
 
 
-def blocks(record):
+def draw_block_predictions(record):
     rows = [f"after block {n}" for n in range(1, len(record["p"]) + 1)]
     columns = ["space" if letter == " " else letter for letter in record["letters"]]
-    return drawing.draw_table(316, record["p"], rows, columns, written=record["p"],
+    return drawing.draw_table(316, record["p"], rows, columns, printed_numbers=record["p"],
                               ylim=(-0.5, len(rows) - 0.5))
 
 
-def gpt(record):
+def draw_counting_gpt(record):
     draw = drawing.Drawing(40 * len(record["said"]) + 10)
     for n, (step, words) in enumerate(record["said"].items()):
         draw.text(6, 18 + 40 * n, f"after {step} steps: twenty one …", "small start")
@@ -323,7 +320,7 @@ def gpt(record):
     return draw
 
 
-def sentences(record):
+def draw_sentence_search(record):
     draw = drawing.Drawing(250)
     draw.text(175, 14, "start")
     for x, word in ((240, "the"), (70, "a")):
@@ -339,7 +336,7 @@ def sentences(record):
     return draw
 
 
-def ranks(record):
+def draw_adapter_ranks(record):
     made, axis = drawing.make_figure(214)
     names = ["none", *(f"rank {r}: {size} parameters" for r, size in zip(
         record["ranks"], record["learned"], strict=True))]
@@ -350,21 +347,25 @@ def ranks(record):
     return made
 
 
-def late(record):
+def draw_late_generalisation(record):
     return drawing.draw_curves(record["step"], {"training set": record["train_accuracy"],
                                               "held-out set": record["validation_accuracy"]},
                                xscale="log", xlabel="training step / accuracy", **SHARES)
 
 
-def further(record):
+def draw_longer_sequences(record):
     lines = {"rotated": record["turned"], "added": record["added"]}
     return drawing.draw_curves(record["places"], lines, xticks=(12, 24, 36),
                                xlabel="position / accuracy", **SHARES)
 
 
-def fall(record):
+def draw_loss_after_memorising(record):
     step, log_loss = record["step"], record["log_loss"]
     line = log_loss[step == 5000] - (step - 5000) / 2000
     return drawing.draw_curves(step, {"measured": np.exp(log_loss),
                                       "factor e every 2000 steps": np.exp(line)}, yscale="log",
                                xlabel="training step / loss", xticks=(4000, 6000, 8000, 10_000))
+
+
+NAMES = sorted({path.stem for path in DRAWINGS.iterdir()} | {
+    name.removeprefix("draw_") for name in globals() if name.startswith("draw_")})

@@ -8,10 +8,10 @@ import numpy as np
 from docutils.utils.math import MathError
 
 from docs.book import checks, graphs, layers, pictures, sources, trained
-from docs.book.chapter import CITED, find_homes
+from docs.book.chapter import CITED, find_equation_chapters
 from docs.book.equations.tex import Number, parse_equation
 from docs.book.formulas import to_mathml_parts
-from docs.book.markup import colour_code, html_block, make_fold, text_to_html
+from docs.book.markup import colour_code, html_block, make_folded_block, text_to_html
 from docs.book.mistakes import try_mistakes
 from docs.book.notebooks import find_exercise
 from docs.book.solved import solve_question
@@ -29,41 +29,41 @@ class Page:
         self.chapter = chapter
         self.closes, self.space = checks.run_checks(chapter)
 
-    def text(self):
+    def format_page(self):
         """Return the whole page in Markdown (MyST)."""
         made = [f"# {self.chapter.title}\n"]
         for part in self.chapter.parts:
             try:
-                made.append(getattr(self, part.name or "prose")(part))
+                made.append(getattr(self, f"render_{part.name or 'prose'}")(part))
             except (InputError, MathError) as error:
                 self.chapter.fail(part.line, str(error))
         return "\n".join(made)
 
-    def prose(self, part):
+    def render_prose(self, part):
         """Return a part of text, with links for citations, step pages, and the notebook's link."""
-        text = CITED.sub(lambda m: self.link(part.line, m[1]), part.body)
+        text = CITED.sub(lambda m: self.format_link(part.line, m[1]), part.body)
         if find_exercise(self.chapter):
             text = text.replace(YOURSELF, YOURSELF + html_block(
                 f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>'
                 "The notebook of this chapter</a> runs its layers and checks your own.</p>"))
         return text.replace(WRONG, layers.embed_step_pages(self.chapter.layers) + "\n" + WRONG)
 
-    def picture(self, part):
+    def render_picture(self, part):
         if part.given not in pictures.NAMES:
             raise InputError(f"picture {part.given!r} is unknown; choose one of: "
                              f"{', '.join(pictures.NAMES)}")
-        caption = fill_in(" ".join(part.body.split()),
+        caption = fill_in_values(" ".join(part.body.split()),
                           {"np": np} | trained.read_record(part.given))
-        return self.figure(pictures.draw_picture(part.given, caption), caption)
+        return self.format_figure(pictures.render_picture(part.given, caption), caption)
 
-    def graph(self, part):
-        return self.figure(*graphs.draw_graph(part.given))
+    def render_graph(self, part):
+        return self.format_figure(*graphs.draw_graph(part.given))
 
-    def figure(self, svg, caption):
+    def format_figure(self, svg, caption):
         return html_block(f'<figure class="picture">{svg}'
-                          f"<figcaption>{self.inline(caption)}</figcaption></figure>")
+                          f"<figcaption>{self.format_inline(caption)}</figcaption></figure>")
 
-    def sum(self, part):
+    def render_sum(self, part):
         """Return equations to check on paper, and the code that compares them with the layer."""
         lines = [line.strip() for line in part.body.split("\n") if line.strip()]
         joined = r", \quad ".join(lines)
@@ -74,10 +74,10 @@ class Page:
             raise InputError("in a sum, write a number after \\approx")
         rows = "".join(f'<div class="equation"><div class="parts">{formula}</div></div>'
                        for formula in map(to_mathml_parts, lines))
-        return html_block(rows + make_fold("Check: the layer has these numbers too",
-                                           code_block(part.code), "check"))
+        return html_block(rows + make_folded_block("Check: the layer has these numbers too",
+                                           format_code_block(part.code), "check"))
 
-    def ask(self, part):
+    def render_ask(self, part):
         """Return a question and, folded, its answer with the value of its expression."""
         question, expression, answer = (
             " ".join(line.lstrip(">: ") for line in part.body.split("\n")
@@ -85,50 +85,52 @@ class Page:
         if not question or not expression or not answer:
             raise InputError("an {ask} needs a question, a line > expression, and a line : answer")
         names = checks.make_namespace(self.chapter.name)
-        for model in self.chapter.directives("picture"):
+        for model in self.chapter.find_directives("picture"):
             names |= trained.read_record(model.given)
-        names["answer"] = checks.evaluate(expression, names)
-        question, answer = (fill_in(text, names) for text in (question, answer))
-        body = f"<p>{self.inline(answer)}</p>{code_block(expression)}"
-        return html_block(f'<div class="ask"><p>{self.inline(question)}</p>'
-                          f'{make_fold("The answer", body, "answer")}</div>')
+        names["answer"] = checks.evaluate_expression(expression, names)
+        question, answer = (fill_in_values(text, names) for text in (question, answer))
+        body = f"<p>{self.format_inline(answer)}</p>{format_code_block(expression)}"
+        return html_block(f'<div class="ask"><p>{self.format_inline(question)}</p>'
+                          f'{make_folded_block("The answer", body, "answer")}</div>')
 
-    def link(self, line, label):
+    def format_link(self, line, label):
         """Return the link to an equation: (3) in this chapter, (1.3) in another."""
-        home = self.chapter if label in self.chapter.equations else find_homes().get(label)
+        home = self.chapter if label in self.chapter.equations else find_equation_chapters().get(
+            label)
         if home is None:
             self.chapter.fail(line, f"equation {label!r} is in no chapter")
         page = "" if home is self.chapter else f"{home.name}.html"
         title = f' title="{escape(home.title)}"' if page else ""
         return (f'<a class="from" href="{page}#{label}"{title}>'
-                f"{self.chapter.cite(label, home)}</a>")
+                f"{self.chapter.format_citation(label, home)}</a>")
 
-    def equation(self, part):
+    def render_equation(self, part):
         number = part.given.rpartition("-")[2]
         formula = f'<div class="parts">{to_mathml_parts(part.body)}</div>'
         return html_block(f'<div class="equation" id="{part.given}">{formula}'
                           f'<a class="number" href="#{part.given}">({number})</a>'
-                          f'{self.check_tick(part, f"Check of ({number})")}</div>')
+                          f'{self.format_check_tick(part, f"Check of ({number})")}</div>')
 
-    def said(self, part):
-        return html_block(self.check_tick(part, "Check of the formulas in the text above"))
+    def render_said(self, part):
+        return html_block(self.format_check_tick(part, "Check of the formulas in the text above"))
 
-    def check_tick(self, part, what):
+    def format_check_tick(self, part, description):
         """Return a tick that shows the code of a check and its result on a click."""
         close = self.closes[part.given]
         times = f"{close.count} comparison" + "s" * (close.count != 1)
         found = f"worst difference {close.worst:.0e}" if close.worst else "equal to the last bit"
-        return make_fold(f'<span title="{what}" aria-label="{what}">✓</span>',
-                         f"<p>{what}: {times}, {found}</p>{code_block(part.code)}", "check tick")
+        return make_folded_block(f'<span title="{description}" aria-label="{description}">✓</span>',
+                         f"<p>{description}: {times}, {found}</p>{format_code_block(part.code)}",
+                                 "check tick")
 
-    def index(self, part):
+    def render_index(self, part):
         """Return index entries for the words with which a student may search for this chapter."""
         return "\n".join(f"```{{index}} ! {' '.join(word.split())}\n```"
                          for word in part.body.split(","))
 
-    def source(self, part):
+    def render_source(self, part):
         found = sources.make_cited_listing(self.chapter, part)
-        rows = "".join(self.row(part, line) for line in found.lines)
+        rows = "".join(self.format_statement(part, line) for line in found.lines)
         file = found.module.replace(".", "/") + ".py"
         return html_block(
             f'<div class="source highlight" role="group" aria-label="{found.name}">'
@@ -136,61 +138,61 @@ class Page:
             f'<a href="../source/{found.module}.html#line-{found.first}">{file}</a></p>'
             f'<pre class="head">{colour_code(found.head)}</pre>{rows}</div>')
 
-    def row(self, part, line):
+    def format_statement(self, part, line):
         """Return HTML of a statement, its formula, and the equations that it implements."""
-        code = "".join(map(hanging_line, line.code.split("\n")))
+        code = "".join(map(format_hanging_line, line.code.split("\n")))
         if not line.cited:
             return f'<div class="row alone"><div class="code">{code}</div></div>'
         node, formula = line.statement.node, ""
-        links = ", ".join(self.link(part.line, label) for label in line.cited)
+        links = ", ".join(self.format_link(part.line, label) for label in line.cited)
         if line.statement.is_simple and len(maths.format_formula(node)) < WIDE:
             formula = f'<span class="formula">{maths.format_html_formula(node)}</span>'
         return (f'<div class="row"><div class="code">{code}</div><div class="beside">{formula}'
                 f'<span class="origin">from {links}</span></div></div>')
 
-    def proof(self, part):
+    def render_proof(self, part):
         return layers.make_check_table(part.given.split())
 
-    def mistakes(self, part):
+    def render_mistakes(self, part):
         made = []
         for mistake in try_mistakes(self.chapter, part, self.space):
             change = (f'<div class="highlight"><pre class="change">'
                       f"<del>{colour_code(mistake.was)}</del><ins>{colour_code(mistake.now)}</ins>"
                       f"</pre></div>")
             shown = f"<pre>{escape(mistake.said)}</pre>"
-            said = code_block(mistake.asked) + shown if mistake.asked else make_fold(
+            said = format_code_block(mistake.asked) + shown if mistake.asked else make_folded_block(
                 "What <code>blame</code> says", shown, "blame", is_open=not made)
-            why, other = (f"<p>{self.inline(text)}</p>" if text else ""
+            why, other = (f"<p>{self.format_inline(text)}</p>" if text else ""
                           for text in (mistake.why, mistake.other))
             made.append(f'<div class="mistake">{change}{why}{said}{other}</div>')
         return html_block("".join(made))
 
-    def inline(self, text):
+    def format_inline(self, text):
         """Return text as HTML, with `code` and citations."""
         pieces = CITED.split(text)                      # words, a label, words, a label, words
-        return "".join(self.link(1, piece) if n % 2 else text_to_html(piece)
+        return "".join(self.format_link(1, piece) if n % 2 else text_to_html(piece)
                        for n, piece in enumerate(pieces))
 
-    def questions(self, part):
+    def render_questions(self, part):
         return html_block("\n".join(
-            make_fold(f"<b>{full}</b> {escape(title)}", body, "question")
+            make_folded_block(f"<b>{full}</b> {escape(title)}", body, "question")
             for number in part.given.split() for full, title, body in solve_question(number)))
 
 
-def fill_in(text, names):
+def fill_in_values(text, names):
     """Replace each {expression} or {expression::format} in a text by its value."""
-    def computed(match):
+    def evaluate_match(match):
         expression, _, form = match[1].partition("::")
-        return checks.evaluate(f"format({expression}, {form!r})", names)
-    return re.sub(r"\{([^{}]+)\}", computed, text)
+        return checks.evaluate_expression(f"format({expression}, {form!r})", names)
+    return re.sub(r"\{([^{}]+)\}", evaluate_match, text)
 
 
-def code_block(code):
+def format_code_block(code):
     """Return code as an HTML block."""
     return f'<div class="highlight"><pre>{colour_code(code)}</pre></div>'
 
 
-def hanging_line(line):
+def format_hanging_line(line):
     """Return a line of code as HTML that indents by four more if a narrow page breaks it."""
     indent = len(line) - len(line.lstrip()) + 4
     return (f'<pre style="padding-left: {indent}ch; text-indent: -{indent}ch">'

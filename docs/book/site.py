@@ -62,40 +62,40 @@ class Site:
         steps = {}
         for chapter in self.chosen:
             print(chapter.name, flush=True)
-            self._put(f"chapters/{chapter.path.name}", Page(chapter).text(),
-                      f"docs/book/chapters/{chapter.path.name}")
+            self._write_page(f"chapters/{chapter.path.name}", Page(chapter).format_page(),
+                             f"docs/book/chapters/{chapter.path.name}")
             steps |= dict.fromkeys(chapter.layers)
         for name in steps:
             print(f"step {name}", flush=True)
-            _write(self.extra / "steps" / f"{name}.html", make_step_page(name))
+            _write_file(self.extra / "steps" / f"{name}.html", make_step_page(name))
         for name, made in make_notebooks(self.chosen).items():
-            _write(self.extra / "notebooks" / f"{name}.ipynb", nbformat.writes(made))
+            _write_file(self.extra / "notebooks" / f"{name}.ipynb", nbformat.writes(made))
         build_wheel(self.extra / "notebooks")
         if self.only:
-            self._put("index.md", DRAFT)
+            self._write_page("index.md", DRAFT)
             return
         for origin in map_pages().keys() - {INDEX, "README.md"}:
             text = (ROOT / origin).read_text(encoding="utf-8")
-            self._put(self.pages[origin], text, origin)
-        self._put("index.md", Page(read_chapter(ROOT / INDEX)).text(), INDEX)
-        self._put("api/index.md", make_reference_page())
+            self._write_page(self.pages[origin], text, origin)
+        self._write_page("index.md", Page(read_chapter(ROOT / INDEX)).format_page(), INDEX)
+        self._write_page("api/index.md", make_reference_page())
         for name, file in sorted(self.sources.items()):
-            self._put(f"source/{name}.md", _make_source_page(file))
+            self._write_page(f"source/{name}.md", _make_source_page(file))
 
-    def _put(self, place, text, origin=None):
+    def _write_page(self, site_path, text, origin=None):
         """Write one page. If it has an `origin` in the repository, convert its links."""
         if origin:
-            text = LINK.sub(lambda match: self._link(match, origin, place), text)
-        _write(self.folder / place, text.replace(WHEEL_IN_TEXT, WHEEL))
+            text = LINK.sub(lambda match: self._convert_link(match, origin, site_path), text)
+        _write_file(self.folder / site_path, text.replace(WHEEL_IN_TEXT, WHEEL))
 
-    def _link(self, match, origin, place):
+    def _convert_link(self, match, origin, site_path):
         """Return a link of the page `origin`, converted for the page `place` of the site."""
         _, picture, shown, full = match.groups()
         target, _, anchor = (full or "").partition("#")
         if "://" in target or target.startswith("mailto:") or not target:
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
-        here = posixpath.dirname(place) or "."
+        here = posixpath.dirname(site_path) or "."
         anchor = "#" + anchor if anchor else ""
         if path in self.pages:
             return f"[{shown}]({posixpath.relpath(self.pages[path], here)}{anchor})"
@@ -113,7 +113,7 @@ class Site:
         return f'<a href="{posixpath.relpath(listed, here)}{anchor}">{shown}</a>'
 
 
-def _write(path, text):
+def _write_file(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 

@@ -2,8 +2,8 @@
 
     python -m docs.book --train         # trains all of them again, and writes their records
 
-`MODELS` is {name: function that trains a model}, and pictures.py draws the results. The record of
-a model is a small JSON file in data/, with rounded numbers. A test trains the models again.
+`MODELS` is {name: function that trains a model and returns its record}. A record is a small JSON
+file in data/, with rounded numbers. pictures.py draws it. A test trains the models again.
 
 A vocabulary is a sorted array of words or letters, and np.searchsorted finds their ids.
 """
@@ -118,7 +118,7 @@ NUMBERS = ("one two three four five six seven eight nine ten eleven twelve thirt
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def thermometers():
+def record_thermometer_line():
     """Fit one weight and one bias to five pairs of Celsius and Fahrenheit, both in hundreds."""
     celsius = np.array([[-20.0], [0.0], [15.0], [37.0], [100.0]]) / 100
     fahrenheit = celsius * 1.8 + 0.32
@@ -132,7 +132,7 @@ def thermometers():
             "offsets": rounded([seen[n][1] for n in shown])}
 
 
-def bends():
+def record_xor_networks():
     """Train two networks on exclusive or, with and without a tanh between the linear layers."""
     x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = np.array([0, 1, 1, 0])
@@ -147,7 +147,7 @@ def bends():
     return found
 
 
-def letters():
+def record_next_letters():
     """Train a model to predict the next letter in the names of the numbers from one to twenty."""
     words = np.unique([*"".join(NUMBERS), "."])
     before = np.searchsorted(words, [*"".join(NUMBERS)])
@@ -164,7 +164,7 @@ def letters():
             "losses": rounded([losses[0], losses[-1]])}
 
 
-def week():
+def record_weekday_embeddings():
     """Train 2-D embeddings of the seven days, by predicting a day at most one day away."""
     days = np.repeat(np.arange(7), 3)
     beside = (days + np.tile([0, 1, -1], 7)) % 7
@@ -180,7 +180,7 @@ FILLER = "abcdefgh"
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
-def switch():
+def record_light_switch():
     """Train an RNN of 3 units to tell if a light is on. 1 and 0 switch it; - leaves it as it is."""
     rng = np.random.default_rng(0)
     model = make_sequential((npdl.Embedding, 3, 3), (npdl.RNN, 3, 3), (npdl.Linear, 3, 2))
@@ -205,18 +205,19 @@ def switch():
             "right": rounded(measure_accuracy(model, *batch(0, 300)))}
 
 
-def brackets():
+def record_closing_brackets():
     """Train an LSTM to close the bracket that was opened, after any number of letters."""
     rng, words = np.random.default_rng(0), np.unique([*BRACKETS, *BRACKETS.values(), *FILLER])
     model = npdl.LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
     counted = np.searchsorted(words, [*BRACKETS.values()])
 
-    def pair():
+    def draw_text():
         kind = rng.choice(list(BRACKETS))
         return kind + "".join(rng.choice(list(FILLER), rng.integers(1, 11))) + BRACKETS[kind]
 
     def batch(step):
-        ids = np.searchsorted(words, [[*(pair() + pair() + 24 * "a")[:24]] for _ in range(24)])
+        ids = np.searchsorted(words,
+                              [[*(draw_text() + draw_text() + 24 * "a")[:24]] for _ in range(24)])
         targets = ids[:, 1:]
         return ids[:, :-1], np.where(np.isin(targets, counted), targets, IGNORED)
 
@@ -236,7 +237,7 @@ NAMES = {"anna": "she", "mary": "she", "lucy": "she", "tom": "he", "john": "he",
 MIDDLE = "went to the old red house by the sea and sat in the green garden until".split()
 
 
-def names():
+def record_pronouns():
     """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
     rng, words = np.random.default_rng(0), np.unique([*NAMES, *MIDDLE, "he", "she", "met"])
     model = make_sequential((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
@@ -262,7 +263,7 @@ PLACES = {"river": "shore", "water": "shore", "fish": "shore",
           "money": "house", "town": "house", "street": "house"}
 
 
-def meanings():
+def record_bank_meanings():
     """Train a forward and a bidirectional RNN on "bank", whose meaning depends on a later word."""
     rng, kinds = np.random.default_rng(0), list(PLACES)
     words = np.unique([*kinds, *"we sat on the bank of near".split()])
@@ -290,7 +291,7 @@ def meanings():
 
 # -- chapters 9 to 13: deep stacks, a date, two heads, blocks, a GPT that counts ------------------
 
-def depth():
+def record_deep_networks():
     """Train networks of 20 layers on the exclusive or of three bits, with and without LayerNorm."""
     x = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     y = (x > 0).sum(1) % 2
@@ -311,7 +312,7 @@ def depth():
     return found
 
 
-def dates():
+def record_date_translation():
     """Train an LSTM with attention to translate dates, as in chapter 13."""
     data, words = Dates(), Dates.words
     model = npdl.LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
@@ -339,7 +340,7 @@ class SelfAttention(npdl.MultiHeadAttention):
         return sum(super().backward(dy, cache))         # x is used three times
 
 
-def heads():
+def record_attention_heads():
     """Train one head and two heads to predict the previous letter and the first one of its line."""
     rng, V, S = np.random.default_rng(0), 8, 8
 
@@ -378,7 +379,7 @@ def train_to_count(model, steps, S=24, B=16, **options):
     return fit(model, batch, steps, 3e-3, **options)
 
 
-def blocks():
+def record_block_predictions():
     """Train a GPT of four blocks, and return the prediction that each block's output would give."""
     model = npdl.GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                      dtype="float64")
@@ -391,18 +392,18 @@ def blocks():
     return {"text": text, "letters": LETTERS[top].tolist(), "p": rounded(rows[:, top], 2)}
 
 
-def gpt():
+def record_counting_gpt():
     """Train a GPT to count in words, and record its continuations of "twenty one "."""
     model = npdl.GPT(len(LETTERS), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
                      dtype="float64")
     said = {}
 
-    def listen(step):
+    def record_continuation(step):
         if step in (0, 100, 800):
             best, = greedy(make_scorer(model, np.searchsorted(LETTERS, [*"twenty one "])), 32)
             said[step] = "".join(LETTERS[list(best.tokens)])
 
-    losses = train_to_count(model, 800, S=44, B=8, on_step=listen)
+    losses = train_to_count(model, 800, S=44, B=8, on_step=record_continuation)
     return {"said": said, "losses": rounded(losses[::10])}
 
 
@@ -411,11 +412,11 @@ def gpt():
 CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
 
-def descend(make, steps):
+def descend_valley(make_optimizer, steps):
     """Return the path (`steps` + 1 points) of the optimizer make(model) in a quadratic valley."""
     model = npdl.Linear(1, 2, bias=False, dtype="float64")
     model.W.data[...] = [START]
-    optimizer, path = make(model), [model.W.data[0].copy()]
+    optimizer, path = make_optimizer(model), [model.W.data[0].copy()]
     for _ in range(steps):
         model.W.grad[...] = CURVATURE * model.W.data
         optimizer.step()
@@ -423,11 +424,11 @@ def descend(make, steps):
     return path
 
 
-def valley():
+def record_valley():
     """Return paths of SGD and AdamW in a valley that is 50 times as steep across as along."""
     makes = {"SGD": lambda model: npdl.SGD(model, 0.036),
              "AdamW": lambda model: npdl.AdamW(model, 0.1, weight_decay=0.0)}
-    return {"curvature": CURVATURE} | {name: rounded(descend(make, 60))
+    return {"curvature": CURVATURE} | {name: rounded(descend_valley(make, 60))
                                        for name, make in makes.items()}
 
 
@@ -435,7 +436,7 @@ SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings n
              "the child plays outside": 2, "a storm is coming": 5}
 
 
-def sentences():
+def record_sentence_search():
     """Train a language model on five sentences, and compare greedy decoding with beam search."""
     texts = [["start", *text.split(), "."] for text, count in SENTENCES.items()
              for _ in range(count)]
@@ -455,7 +456,7 @@ def sentences():
         "second": {word: second[word] for word in ("dog", "cat", "bird", "child")}}
 
 
-def ranks():
+def record_adapter_ranks():
     """Train adapters of rank 1 to 6, with which a model that fits one curve learns another."""
     waves = np.linspace(-2, 2, 64)[:, None] * np.arange(1, 5)
     features = np.concatenate([np.sin(waves), np.cos(waves)], 1)
@@ -476,7 +477,7 @@ def ranks():
     return found
 
 
-def late():
+def record_late_generalisation():
     """Return both accuracies of a stored run of the study: the default GPT with seed 42."""
     runs = Study().curves("gpt")
     at = runs.seeds.index(42)
@@ -484,7 +485,7 @@ def late():
                                            for name in ("train_accuracy", "validation_accuracy")}}
 
 
-def further():
+def record_longer_sequences():
     """Train models to recall the letter two positions back, and test them on longer sequences."""
     V = 6
     found = {"places": list(range(2, 40))}
@@ -507,7 +508,7 @@ def further():
     return found
 
 
-def fall():
+def record_loss_after_memorising():
     """Return training losses of stored runs of the study: the default LSTM after memorising.
 
     log_loss        the logarithm of the loss with seed 42, from step 3000 on
@@ -523,6 +524,5 @@ def fall():
             "steps_for_e": rounded(5000 / (from_5000 - to_10000), 0)}
 
 
-MODELS = {function.__name__: function for function in (
-    thermometers, bends, letters, week, switch, brackets, names, meanings, depth, dates, heads,
-    blocks, gpt, valley, sentences, ranks, late, further, fall)}
+MODELS = {name.removeprefix("record_"): function for name, function in globals().items()
+          if name.startswith("record_")}

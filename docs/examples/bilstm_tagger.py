@@ -15,7 +15,7 @@ from npdl.data import pad
 V, D, H, TAGS, NOT_A_TAG = 8, 16, 24, 4, -1
 
 
-def sentences(count, rng):
+def draw_sentences(count, rng):
     """`count` sentences of 2 to 9 tokens below V, and their tags."""
     words = [rng.integers(0, V, rng.integers(2, 10)) for _ in range(count)]
     tags = [[(w in s[t + 1 :]) + 2 * (w in s[:t]) for t, w in enumerate(s)] for s in words]
@@ -31,7 +31,7 @@ def main(steps=500):
     optimizer = npdl.AdamW(model, lr=1e-2)
 
     for step in range(steps):
-        words, tags = sentences(32, rng)
+        words, tags = draw_sentences(32, rng)
         ids, lengths = pad(words)
         targets, _ = pad(tags, NOT_A_TAG)
         logits, cache = model.forward(ids, lengths=lengths)         # logits (B, S, TAGS)
@@ -43,7 +43,7 @@ def main(steps=500):
         if step % 100 == 0:
             print(f"step {step}: loss {loss:.3f}")
 
-    words, tags = sentences(500, np.random.default_rng(1))          # it was not trained on these
+    words, tags = draw_sentences(500, np.random.default_rng(1))     # it was not trained on these
     ids, lengths = pad(words)
     logits, _ = model.forward(ids, lengths=lengths)
     targets, _ = pad(tags, NOT_A_TAG)

@@ -33,7 +33,7 @@ class Classifier(npdl.Layer):
         return self.encoder.backward(dy, cache.encoder)
 
 
-def texts(count, rng):
+def draw_texts(count, rng):
     """`count` texts of 3 to 12 tokens: 1 and 2 once, 3 to 8 else; and which of the two is first."""
     found = [rng.permutation([1, 2, *rng.integers(3, 9, n)]) for n in rng.integers(1, 11, count)]
     return (*pad(found), np.array([list(t).index(1) < list(t).index(2) for t in found], int))
@@ -43,13 +43,13 @@ def main(steps=400):
     rng, model, loss_of = np.random.default_rng(0), Classifier(9, 2), npdl.CrossEntropy()
     optimizer = npdl.AdamW(model, lr=3e-3)
     for _ in range(steps):
-        ids, lengths, labels = texts(32, rng)
+        ids, lengths, labels = draw_texts(32, rng)
         logits, cache = model.forward(ids, lengths, rng=rng)    # with rng, dropout is active
         loss, c_loss = loss_of.forward(logits, labels)
         optimizer.zero_grad()
         model.backward(loss_of.backward(1.0, c_loss), cache)
         optimizer.step()
-    ids, lengths, labels = texts(500, np.random.default_rng(1))
+    ids, lengths, labels = draw_texts(500, np.random.default_rng(1))
     accuracy = (model.forward(ids, lengths)[0].argmax(-1) == labels).mean()
     print(f"last loss {loss:.3f}; {len(ids)} new texts, {accuracy:.1%} classified right")
     return accuracy

@@ -25,7 +25,7 @@ class Forecaster(npdl.Layer):
         return self.gru.backward(dh, cache.gru)
 
 
-def waves(count, rng, T=40):
+def draw_waves(count, rng, T=40):
     """x (count, T, 1) and what comes next (count, 1): sines of any phase, period 10 to 30."""
     t, phase = np.arange(T + 1), rng.uniform(0, 2 * np.pi, (count, 1))
     wave = np.sin(2 * np.pi * t / rng.uniform(10, 30, (count, 1)) + phase)
@@ -37,7 +37,7 @@ def main(steps=250):
     rng, model, loss_of = np.random.default_rng(0), Forecaster(), npdl.SquaredError()
     optimizer = npdl.AdamW(model, lr=1e-2, weight_decay=0.0)
     for _ in range(steps):
-        x, wanted = waves(32, rng)
+        x, wanted = draw_waves(32, rng)
         y, cache = model.forward(x)
         loss, c_loss = loss_of.forward(y, wanted)
         optimizer.zero_grad()
@@ -45,7 +45,7 @@ def main(steps=250):
         model.backward(dy, cache)
         npdl.clip_by_global_norm(optimizer.params.values(), 1.0)
         optimizer.step()
-    x, wanted = waves(500, np.random.default_rng(1))
+    x, wanted = draw_waves(500, np.random.default_rng(1))
     explained = 1 - ((model.forward(x)[0] - wanted) ** 2).mean() / wanted.var()
     print(f"last loss {loss:.4f}; of 500 new waves {explained:.1%} of the variance is predicted")
     return explained

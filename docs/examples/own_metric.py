@@ -14,7 +14,7 @@ from npdl.train.metrics import read_records
 from npdl.train.run import train
 
 
-def carried(trainer):
+def carry_accuracy(trainer):
     """Return the accuracy of the sums that exceed p - 1 and wrap around."""
     examples = trainer.task.data.train
     a, b = examples.inputs[:, 1], examples.inputs[:, 3]         # BOS a + b = r
@@ -26,7 +26,7 @@ def carried(trainer):
 def main(folder=None):
     folder = Path(folder or tempfile.mkdtemp()) / "run"
     config = Config(p=7, r_train=0.9, layers=1, width=32, steps=300, eval_first=0, eval_every=50)
-    train(config, folder, quiet=True, metrics={"carried": carried})
+    train(config, folder, quiet=True, metrics={"carried": carry_accuracy})
     records = read_records(folder / "metrics.jsonl")    # or pandas.read_json(path, lines=True)
     for record in records:
         print(f"step {record['step']}: loss {record['train_loss']:.4f}, "

@@ -26,18 +26,18 @@ class FallingDecay(npdl.AdamW):
         super().update(name, p, lr, decay * (1 - progress * (1 - self.end)))
 
 
-def warm_up(config):
+def make_warm_up(config):
     """Return the learning rate as a function of the step."""
     return lambda step: config.lr * min(1, (step + 1) / 10)
 
 
-def main(root=None, ends=(1.0, 0.1), seeds=(0,), steps=2500, **settings):
+def main(root=None, final_decays=(1.0, 0.1), seeds=(0,), steps=2500, **settings):
     root = root or tempfile.mkdtemp()
     settings = {"p": 23, "width": 64, "layers": 1, "r_train": 0.8, "lr": 3e-3, "eval_first": 0,
                 "steps": steps, "eval_every": max(1, steps // 10), **settings}
     configs = {(end, seed): Config(optimizer=functools.partial(FallingDecay, end=end),
-                                   schedule=warm_up, seed=seed, **settings)
-               for end in ends for seed in seeds}
+                                   schedule=make_warm_up, seed=seed, **settings)
+               for end in final_decays for seed in seeds}
     sweep(list(configs.values()), root, jobs=2, quiet=True)
     print("end of decay  seed  validation accuracy")
     for (end, seed), config in configs.items():

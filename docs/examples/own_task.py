@@ -38,9 +38,9 @@ class Permutations(Task):
         order = np.random.default_rng(config.seed).permutation(len(self.equations))
         cut = round(config.r_train * len(order))
         self.rows = {"train": order[:cut], "validation": order[cut:]}
-        self.evaluation = {name: self.batch_of(rows[:2000]) for name, rows in self.rows.items()}
+        self.evaluation = {name: self.make_batch(rows[:2000]) for name, rows in self.rows.items()}
 
-    def batch_of(self, rows):
+    def make_batch(self, rows):
         a, b, r = self.equations[rows].T
         inputs = np.stack([a, b, np.full_like(a, self.equals)], 1)          # (B, 3)
         targets = np.stack([b, np.full_like(a, self.equals), r], 1)         # (B, 3)
@@ -49,7 +49,7 @@ class Permutations(Task):
     def batch(self, step):
         """Return the batch of an update, which depends on nothing but the seed and the step."""
         rng = np.random.default_rng((self.config.seed, step))
-        return self.batch_of(rng.choice(self.rows["train"], self.config.batch, replace=False))
+        return self.make_batch(rng.choice(self.rows["train"], self.config.batch, replace=False))
 
 
 def main(folder=None, n=4, steps=300, **settings):

@@ -19,7 +19,7 @@ from npdl.safetensors import read, write
 DATA, HALF, END = ModularArithmetic(p=5, r_train=0.9), 150, 300
 
 
-def fresh():
+def make_fresh_training():
     model = npdl.GPT(DATA.vocabulary.size, 32, 1, 2, max_len=DATA.sequence_length, rng=0)
     return model, npdl.AdamW(model, lr=3e-3)
 
@@ -55,11 +55,11 @@ def load(path, model, optimizer):
 
 def main(folder=None):
     path = Path(folder or tempfile.mkdtemp()) / "half.safetensors"
-    whole = fresh()
+    whole = make_fresh_training()
     train(*whole, HALF)
     save(path, *whole)
     train(*whole, END)
-    again = fresh()                                     # as another process would
+    again = make_fresh_training()                                     # as another process would
     load(path, *again)
     train(*again, END)
     equal = [np.array_equal(p.data, q.data) for (_, p), (_, q) in zip(

@@ -32,12 +32,12 @@ def record_run():
     """
     config, tables = make_recipe_config("gpt", {}), []
 
-    def keep_table(trainer):
+    def keep_embeddings(trainer):
         tables.append(trainer.model.embedding.W.data[:config.p].astype(np.float64))
         return len(tables)
 
     with tempfile.TemporaryDirectory() as folder:
-        train(config, Path(folder) / "run", metrics={"table": keep_table})
+        train(config, Path(folder) / "run", metrics={"table": keep_embeddings})
         records = read_records(Path(folder) / "run" / "metrics.jsonl")
         shutil.copy(Path(folder) / "run" / "curves.png", GALLERY / "grokking-curves.png")
     k = int(fourier_spectrum(tables[-1]).argmax()) + 1

@@ -24,7 +24,7 @@ def quantize_exactly(values, bits, rounding=floor):
     return [rounding(value / step) for value in values], step
 
 
-def relative_error(W, kind, bits=4):
+def rms_error_percent(W, kind, bits=4):
     """Return the RMS error of quantization in percent of the RMS of W.
 
     `kind` is "floor" or "nearest" with one step, "blocks" (nearest, blocks of 64) or "nf4".
@@ -36,7 +36,7 @@ def relative_error(W, kind, bits=4):
 
 
 @question("000.4.4", "The m-bit quantizer, there and back")
-def quantizer(say, step, answer, check, claim):
+def solve_m_bit_quantizer(say, step, answer, check, claim):
     """Say whether quantization and dequantization to m-bit integers do what they are given for."""
     bits, count = 3, len(WEIGHTS)
     codes, delta = quantize_exactly(WEIGHTS, bits)
@@ -45,7 +45,7 @@ def quantizer(say, step, answer, check, claim):
     errors = [value - again for value, again in zip(WEIGHTS, back, strict=True)]
     top = 2 ** (bits - 1) - 1
     numbers = np.linspace(-1, 1, 4001)
-    ratio = relative_error(numbers, "floor") / relative_error(numbers, "nearest")
+    ratio = rms_error_percent(numbers, "floor") / rms_error_percent(numbers, "nearest")
     say(f"Five weights and m = {bits} bits.")
     step("Find the step: the largest magnitude is to become the largest code.",
          "Δ = max|W| / (2^(m−1) − 1)",
@@ -55,8 +55,7 @@ def quantizer(say, step, answer, check, claim):
          "step again: this is used.", "quant(W) = ⌊W / Δ⌋      dequant = Δ · quant(W)",
          table(("W", "W / Δ", "⌊W / Δ⌋", "dequant", "error", "round(W / Δ)"),
                [(float(w), str(w / delta), code, float(b), float(e), other)
-                for w, code, b, e, other in zip(WEIGHTS, codes, back, errors, near,
-                                                strict=True)]))
+                for w, code, b, e, other in zip(WEIGHTS, codes, back, errors, near, strict=True)]))
     step("Read off the error. Rounding down leaves between 0 and one step, always to the same "
          "side; rounding to the nearest at most half a step to either side.",
          "0 ≤ W − Δ⌊W/Δ⌋ < Δ      |W − Δ round(W/Δ)| ≤ Δ/2",
@@ -90,7 +89,7 @@ def quantizer(say, step, answer, check, claim):
           f"{errors.count(0)} of the {count} numbers above", judge(errors.count(0) == count),
           "in fractions all errors lie between 0 and one step")
     W = np.random.default_rng(0).standard_normal((256, 256))
-    low, near, low_8, near_8 = (relative_error(W, kind, bits) for bits in (4, 8)
+    low, near, low_8, near_8 = (rms_error_percent(W, kind, bits) for bits in (4, 8)
                                 for kind in ("floor", "nearest"))
     claim("", "Codes are rounded down.", "floor brackets",
           f"RMS error at m = 4: {low:.1f} % of W rounded down, {near:.1f} % to the nearest; "
@@ -106,7 +105,7 @@ EXAMPLE = ("A frozen 2 x 2 matrix W, an adapter of rank r = 1, one input row x."
            arrays({"W": W, "A": A, "B": B, "x": X}))
 
 
-def lora_linear(W, A, B, bits=None):
+def make_lora_linear(W, A, B, bits=None):
     """Return npdl's LoRALinear over W, quantized if `bits`, with the adapter A Bᵀ."""
     linear = Linear(*W.shape, bias=False, dtype="float64")
     linear.W.data[...] = W
@@ -115,11 +114,11 @@ def lora_linear(W, A, B, bits=None):
     return layer
 
 
-def missed(W, update, r, bits=None):
+def rank_r_error(W, update, r, bits=None):
     """Return the part of an update that the best LoRALinear of rank r misses (Eckart-Young)."""
-    base = lora_linear(W, *np.zeros((2, len(W), 1)), bits).base.weight()
+    base = make_lora_linear(W, *np.zeros((2, len(W), 1)), bits).base.weight()
     U, s, Vt = np.linalg.svd(W + update - base)
-    merged = merged_linear(lora_linear(W, U[:, :r] * s[:r], Vt[:r].T, bits)).W.data
+    merged = merged_linear(make_lora_linear(W, U[:, :r] * s[:r], Vt[:r].T, bits)).W.data
     return float(np.linalg.norm(merged - W - update) / np.linalg.norm(update))
 
 
@@ -127,7 +126,7 @@ UPDATE = np.diag([3.0, 2.0, 1.0, 0.5])                  # what an adapter of 4.2
 
 
 @question("000.4.1", "LoRA and QLoRA, how they update a layer")
-def methods(say, step, answer, check, claim):
+def solve_lora_and_qlora_updates(say, step, answer, check, claim):
     """Say how LoRA and QLoRA differ in their low-rank updates."""
     codes, delta = quantize_exactly([Fraction(str(w)) for w in W.ravel()], 4)
     codes, delta = np.reshape(codes, W.shape), float(delta)
@@ -152,7 +151,7 @@ def methods(say, step, answer, check, claim):
            "and adapters at all linear maps, where LoRA's are mostly at those of attention.)")
     for base, y, bits in (("a float W", plain, None), ("QuantLinear", packed, 4)):
         check(f"npdl's LoRALinear over {base} gives the same y.",
-              np.allclose(lora_linear(W, A, B, bits).forward(X)[0], y, atol=1e-6))
+              np.allclose(make_lora_linear(W, A, B, bits).forward(X)[0], y, atol=1e-6))
     d, r = 64, 4
     plain, packed = (Block(d, num_heads=4) for _ in range(2))
     before = plain.state_dict()
@@ -178,8 +177,8 @@ def methods(say, step, answer, check, claim):
           f"7e9 frozen numbers: {gigabytes[0]:.0f} GB in 32 bits, {gigabytes[1]:.0f} GB in "
           f"16, {gigabytes[2]:.1f} GB in 4 with double quantization", "essay",
           "arithmetic; adapters, activations and optimizer come on top in both")
-    half, full = missed(0 * UPDATE, UPDATE, 2), missed(0 * UPDATE, UPDATE, 4)
-    coarse, fine = (missed(W, A @ B.T / 10, 1, bits) for bits in (4, 12))
+    half, full = rank_r_error(0 * UPDATE, UPDATE, 2), rank_r_error(0 * UPDATE, UPDATE, 4)
+    coarse, fine = (rank_r_error(W, A @ B.T / 10, 1, bits) for bits in (4, 12))
     claim("", "LoRA performs as well as full fine-tuning.", "matches",
           f"an update of rank 4: nothing is missed at r = 4, {100 * half:.0f} % at r = 2",
           judge(full < 1e-6 and half > 0.1, "under-specified"),
@@ -191,7 +190,8 @@ def methods(say, step, answer, check, claim):
           "best adapters of rank 1: the question's quantizer has rounding errors of full "
           "rank; whether a model suffers is an experiment")
     normal = np.random.default_rng(0).standard_normal((256, 256))
-    error = {kind: relative_error(normal, kind) for kind in ("floor", "nearest", "blocks", "nf4")}
+    kinds = "floor", "nearest", "blocks", "nf4"
+    error = {kind: rms_error_percent(normal, kind) for kind in kinds}
     gaps = np.diff(NF4)
     plain, double, single = (8 * stored_bytes(normal.size, 4, block, double=twice) / normal.size
                              for block, twice in ((64, False), (64, True), (None, False)))
@@ -199,8 +199,7 @@ def methods(say, step, answer, check, claim):
           "4-bit NF4; in part 4, m-bit integers",
           "NF4 is a table of 16 levels for each block, not step times integer: RMS errors "
           + ", ".join(f"{kind} {e:.1f} %" for kind, e in error.items()),
-          judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"],
-                "under-specified"),
+          judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"], "under-specified"),
           f"seed 0; gaps between NF4's levels from {gaps.min():.3f} to {gaps.max():.3f}; only "
           "part 4's quantizer is defined in the question")
     claim("", "Double quantization saves memory beyond 4 bits.", "further reduces memory",
@@ -211,7 +210,7 @@ def methods(say, step, answer, check, claim):
 
 
 @question("000.4.2", "What the rank of an adapter changes")
-def rank(say, step, answer, check, claim):
+def solve_effect_of_rank(say, step, answer, check, claim):
     """Say how the rank changes quality and memory of LoRA and of QLoRA."""
     d, ranks, sizes = 4, (0, 1, 2, 3, 4), np.diag(UPDATE)
     left = np.array([np.linalg.norm(sizes[r:]) for r in ranks])
@@ -232,7 +231,8 @@ def rank(say, step, answer, check, claim):
     answer("Memory grows as 2 d r in both; a higher rank can represent more, and helps as far "
            "as the update needs it. QLoRA's saving on W leaves room for a larger r.")
     check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
-          np.allclose([missed(0 * UPDATE, UPDATE, r) for r in ranks[1:]], share[1:], atol=1e-6))
+          np.allclose([rank_r_error(0 * UPDATE, UPDATE, r) for r in ranks[1:]], share[1:],
+                      atol=1e-6))
     ranks = (0, 1, 2, 4, 8, 16)
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, 16, 2))
@@ -242,7 +242,7 @@ def rank(say, step, answer, check, claim):
     train, test = (np.array([((fit - wanted) ** 2).mean() for fit in fits])
                    for wanted in (noisy, left @ right.T))
     best = ranks[test.argmin()]
-    params = [lora_linear(UPDATE, *np.zeros((2, 4, r))).count_params() for r in (1, 4)]
+    params = [make_lora_linear(UPDATE, *np.zeros((2, 4, r))).count_params() for r in (1, 4)]
     d = 4096
     freed = d**2 * (32 - 4) / 8
     affordable = int(freed // (2 * d * 16))
@@ -266,7 +266,7 @@ def rank(say, step, answer, check, claim):
 
 
 @question("000.4.3", "LoRA and QLoRA at inference: speed and latency")
-def inference(say, step, answer, check, claim, d=64, r=4):
+def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
     """Say what LoRA and QLoRA trade in speed and latency at inference."""
     rows = [(n, n * d * d, n * (d * d + 2 * d * r), n * (d * d + 2 * d * r) + d * d)
             for n in (1, 512)]
@@ -277,7 +277,7 @@ def inference(say, step, answer, check, claim, d=64, r=4):
              for name, update in updates.items()}
     lost = np.array_equal(again["A Bᵀ / 10"][0], codes)
 
-    def spaced(codes):
+    def format_codes(codes):
         return " ".join(str(int(code)) for code in codes.ravel())
 
     say(*EXAMPLE)
@@ -298,14 +298,15 @@ def inference(say, step, answer, check, claim, d=64, r=4):
          "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
          f"Δ = {2 * half:.3f}, half a step {half:.3f}",
          table(("update", "its largest entry", "codes before", "step after", "codes after"),
-               [(name, float(np.abs(update).max()), spaced(codes), float(again[name][1][0]),
-                 spaced(again[name][0])) for name, update in updates.items()]))
+               [(name, float(np.abs(update).max()), format_codes(codes), float(again[name][1][0]),
+                 format_codes(again[name][0])) for name, update in updates.items()]))
     answer("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² more a "
            "pass, which matters for few rows, against reading 8 times less memory.")
     check("npdl's merged layers give the outputs of the layers with their adapters.",
           all(np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
-              for layer in (lora_linear(W, A, B), lora_linear(W, A, B, 4))))
-    plain, packed = (lora_linear(np.eye(d), np.eye(d, r), np.eye(d, r), bits) for bits in (None, 4))
+              for layer in (make_lora_linear(W, A, B), make_lora_linear(W, A, B, 4))))
+    plain, packed = (make_lora_linear(np.eye(d), np.eye(d, r), np.eye(d, r), bits)
+                     for bits in (None, 4))
     check("npdl counts the same multiplications.",
           all((count_multiplications(plain, row[0]),
                count_multiplications(packed, row[0])) == row[2:]

@@ -24,37 +24,38 @@ EXAMPLE = ("T = 2 steps of width d = 2, with matrices of halves and wholes; h₀
                               "h₃⁽ᵇ⁾": B_LAST}))
 
 
-def forward(W=WEIGHTS, moved=None, by=0):
+def forward(W=WEIGHTS, moved_state=None, by=0):
     """Return f_0 .. f_T, {t: b_t}, y (T, d) and L; `by` is added to the state `moved`, ("f", t)."""
     f, b = [F_FIRST], {T + 1: B_LAST}
     for t in range(1, T + 1):
-        f.append(np.tanh(W["W_f"] @ X[t - 1] + W["U_f"] @ f[-1]) + by * (moved == ("f", t)))
+        f.append(np.tanh(W["W_f"] @ X[t - 1] + W["U_f"] @ f[-1]) + by * (moved_state == ("f", t)))
     for t in range(T, 0, -1):
-        b[t] = np.tanh(W["W_b"] @ X[t - 1] + W["U_b"] @ b[t + 1]) + by * (moved == ("b", t))
+        b[t] = np.tanh(W["W_b"] @ X[t - 1] + W["U_b"] @ b[t + 1]) + by * (moved_state == ("b", t))
     y = np.array([W["V_f"] @ f[t] + W["V_b"] @ b[t] for t in range(1, T + 1)])
     return f, b, y, ((Z - y) ** 2).sum()
 
 
-def state_slopes(side, t, value=3):
+def state_derivative(direction, t, output_index=3):
     """Return the numerical derivative of L (value 3) or y (value 2) with respect to f_t or b_t."""
-    return derivative(lambda by: forward(moved=(side, t), by=by)[value], np.zeros(D))
+    return derivative(lambda by: forward(moved_state=(direction, t), by=by)[output_index],
+                      np.zeros(D))
 
 
-def jacobian(side, after):
+def state_jacobian(direction, next_state):
     """Return d f_(t+1) / d f_t, or d b_(t-1) / d b_t, from the new state `after`."""
-    return np.diag(1 - after * after) @ WEIGHTS["U_" + side]
+    return np.diag(1 - next_state * next_state) @ WEIGHTS["U_" + direction]
 
 
-def document_gradients():
+def compute_printed_gradients():
     """Return the document's gradients: of L_t and L for each state, and of L for W_b and U_f."""
     f, b, y, _ = forward()
     local = {(side, t): 2 * WEIGHTS["V_" + side].T @ (y[t - 1] - Z[t - 1])
              for side in "fb" for t in range(1, T + 1)}
     total = dict(local)
     for t in range(T - 1, 0, -1):
-        total["f", t] = local["f", t] + jacobian("f", f[t + 1]).T @ total["f", t + 1]
+        total["f", t] = local["f", t] + state_jacobian("f", f[t + 1]).T @ total["f", t + 1]
     for t in range(2, T + 1):
-        total["b", t] = local["b", t] + jacobian("b", b[t - 1]).T @ total["b", t - 1]
+        total["b", t] = local["b", t] + state_jacobian("b", b[t - 1]).T @ total["b", t - 1]
     deltas = {(side, t): (1 - h[t] ** 2) * total[side, t] for side, h in (("f", f), ("b", b))
               for t in range(1, T + 1)}
     W_b = sum(np.outer(deltas["b", t], X[t - 1]) for t in range(1, T + 1))
@@ -62,21 +63,21 @@ def document_gradients():
     return local, total, deltas, W_b, U_f
 
 
-def state(side, t):
+def format_state(direction, t):
     """Return the name of a state, such as "h₁⁽ᶠ⁾"."""
-    return f"h{'₀₁₂₃₄'[t]}{SIDE[side]}"
+    return f"h{'₀₁₂₃₄'[t]}{SIDE[direction]}"
 
 
-def off(value, right):
+def error_percent(value, expected):
     """Return the largest difference of two arrays in percent of the largest entry."""
-    return 100 * np.abs(value - right).max() / np.abs(right).max()
+    return 100 * np.abs(value - expected).max() / np.abs(expected).max()
 
 
 @question("000.3.2", "Its gradients through time, and the Jacobians")
-def state_gradients(say, step, answer, check, claim):
+def solve_state_gradients(say, step, answer, check, claim):
     """Give the gradients of L_t in the states, and the Jacobians by entries and as matrices."""
-    (f, b, y, _), (local, total, *_) = forward(), document_gradients()
-    e, J_f, J_b, W = y - Z, jacobian("f", f[2]), jacobian("b", b[1]), WEIGHTS
+    (f, b, y, _), (local, total, *_) = forward(), compute_printed_gradients()
+    e, J_f, J_b, W = y - Z, state_jacobian("f", f[2]), state_jacobian("b", b[1]), WEIGHTS
     entries = " + ".join(f"{v:.2f}" for v in [*W["W_f"][0] * X[0], *W["U_f"][0] * f[0]])
     say(*EXAMPLE)
     step("Run it forwards: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
@@ -109,14 +110,14 @@ def state_gradients(say, step, answer, check, claim):
          "∇h₁⁽ᵇ⁾ L = ∇h₁⁽ᵇ⁾ L₁         ∇hₜ⁽ᵇ⁾ L = ∇hₜ⁽ᵇ⁾ Lₜ + (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)ᵀ ∇hₜ₋₁⁽ᵇ⁾ L",
          f"(∇h₁⁽ᶠ⁾ L)₁ = {local['f', 1][0]:.3f} + ({J_f[0, 0]:.3f}) · ({g2[0]:.3f}) + "
          f"({J_f[1, 0]:.3f}) · ({g2[1]:.3f}) = {total['f', 1][0]:.3f}",
-         arrays({f"∇{state(side, t)} L": total[side, t] for side in "fb" for t in (1, 2)}))
+         arrays({f"∇{format_state(side, t)} L": total[side, t] for side in "fb" for t in (1, 2)}))
     answer("Local part 2 Vᵀ(y − z); Jacobians diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ (of the later state) and "
            "diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ (of the earlier state); then the two recursions.")
-    right = {side: all(np.allclose(total[side, t], state_slopes(side, t), 0, 1e-8)
+    right = {side: all(np.allclose(total[side, t], state_derivative(side, t), 0, 1e-8)
                        for t in range(1, T + 1)) for side in "fb"}
     check("Moving each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ by a little changes L at these "
           "rates.", all(right.values()))
-    wrong = local["b", 1] + jacobian("b", b[2]).T @ total["b", 2]
+    wrong = local["b", 1] + state_jacobian("b", b[2]).T @ total["b", 2]
     for side, when, end in (("f", "t + 1", "holds for t < T"), ("b", "t - 1", "holds for t > 1")):
         other = when.replace(" ", "")
         claim("", f"The gradient in {side}_t is that of L_t plus the Jacobian's transpose "
@@ -125,7 +126,8 @@ def state_gradients(say, step, answer, check, claim):
     claim("", "Both recursions express the gradients at t by those at t + 1.",
           "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
           judge(np.allclose(wrong, total["b", 1]), if_false="slip"),
-          f"with t + 1 for b the gradient in b_1 is off by {off(wrong, total['b', 1]):.0f} %")
+          "with t + 1 for b the gradient in b_1 is off by "
+          f"{error_percent(wrong, total['b', 1]):.0f} %")
     claim("", "The recursions determine all gradients.", "no start is given",
           "they start from the gradient of L_T in f_T and that of L_1 in b_1",
           judge(all(right.values()), "under-specified"),
@@ -133,35 +135,35 @@ def state_gradients(say, step, answer, check, claim):
           "below 1e-08")
     t, e, V_f = T, y[-1] - Z[-1], WEIGHTS["V_f"]
 
-    def confirm(says, formula, right):
-        claim("a", says, formula, formula, judge(right), "differences: below 1e-08")
+    def claim_formula(statement, formula, holds):
+        claim("a", statement, formula, formula, judge(holds), "differences: below 1e-08")
 
     z = np.linspace(-5, 5, 101)
-    confirm("The derivative of tanh(z) is 1 - tanh^2(z).", "1 - tanh^2(z)",
-            np.allclose(np.diag(derivative(np.tanh, z)), 1 - np.tanh(z) ** 2, 0, 1e-8))
-    confirm("The gradient of L_t in y_t is 2 (y_t - z_t).", "2 (y_t - z_t)",
-            np.allclose(2 * e, derivative(lambda v: ((Z[t - 1] - v) ** 2).sum(), y[t - 1]), 0,
-                        1e-8))
+    claim_formula("The derivative of tanh(z) is 1 - tanh^2(z).", "1 - tanh^2(z)",
+                  np.allclose(np.diag(derivative(np.tanh, z)), 1 - np.tanh(z) ** 2, 0, 1e-8))
+    claim_formula("The gradient of L_t in y_t is 2 (y_t - z_t).", "2 (y_t - z_t)",
+                  np.allclose(2 * e, derivative(lambda v: ((Z[t - 1] - v) ** 2).sum(), y[t - 1]), 0,
+                              1e-8))
     for side in "fb":
-        moved = state_slopes(side, t, value=2)[t - 1]                   # d y_t / d f_t
-        confirm(f"dy_t / d{side}_t = V_{side}.", f"V_{side}",
-                np.allclose(WEIGHTS["V_" + side], moved, 0, 1e-8))
-        confirm(f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
-                f"2 V_{side}^T (y_t - z_t)", np.allclose(local[side, t], 2 * moved.T @ e, 0, 1e-8))
+        moved = state_derivative(side, t, output_index=2)[t - 1]        # d y_t / d f_t
+        claim_formula(f"dy_t / d{side}_t = V_{side}.", f"V_{side}",
+                      np.allclose(WEIGHTS["V_" + side], moved, 0, 1e-8))
+        claim_formula(f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
+                      f"2 V_{side}^T (y_t - z_t)",
+                      np.allclose(local[side, t], 2 * moved.T @ e, 0, 1e-8))
     row, column, truth = 2 * e @ V_f, V_f @ (2 * e), local["f", t]
     claim("a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
           "2 (y_t - z_t) times V, then V^T in front in the result",
           "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
-          judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth),
-                "convention"),
+          judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth), "convention"),
           "the row agrees with differences to below 1e-08; V times the column (no transpose) "
-          f"is off by {off(column, truth):.0f} %")
+          f"is off by {error_percent(column, truth):.0f} %")
     for side, after, before, x, text in (("f", f[2], f[1], X[1], "f_(t+1)"),
                                          ("b", b[1], b[2], X[0], "b_(t-1)")):
         W, U = WEIGHTS["W_" + side], WEIGHTS["U_" + side]
         slope = derivative(lambda h, W=W, U=U, x=x: np.tanh(W @ x + U @ h), before)
-        same = np.allclose(jacobian(side, after), slope, 0, 1e-8)
-        other = off(U @ np.diag(1 - after**2), slope)
+        same = np.allclose(state_jacobian(side, after), slope, 0, 1e-8)
+        other = error_percent(U @ np.diag(1 - after**2), slope)
         claim("a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) (U_{side})_ij.",
               "as claimed", "as claimed", judge(same), "differences: below 1e-08")
         claim("b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
@@ -170,9 +172,9 @@ def state_gradients(say, step, answer, check, claim):
 
 
 @question("000.3.3", "Its gradients in the weights W⁽ᵇ⁾ and U⁽ᶠ⁾")
-def weight_gradients(say, step, answer, check, claim):
+def solve_weight_gradients(say, step, answer, check, claim):
     """Give the gradients of L in W^(b) and U^(f)."""
-    (f, b, _, _), (local, total, delta, W_b, U_f) = forward(), document_gradients()
+    (f, b, _, _), (local, total, delta, W_b, U_f) = forward(), compute_printed_gradients()
     d_b, d_f = ([delta[side, t] for t in (1, 2)] for side in "bf")
     say(*EXAMPLE)
     step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
@@ -219,7 +221,7 @@ def weight_gradients(say, step, answer, check, claim):
     whole, twice, once = 0, 0, 0                                        # whole: d b_t / d W_b
     for t in range(T, 0, -1):
         now = np.einsum("i,ik,l->ikl", 1 - b[t] ** 2, np.eye(D), X[t - 1])
-        whole = now + np.tensordot(jacobian("b", b[t]), whole, 1) if t < T else now
+        whole = now + np.tensordot(state_jacobian("b", b[t]), whole, 1) if t < T else now
         twice = twice + np.tensordot(total["b", t], whole, 1)
         once = once + np.tensordot(local["b", t], whole, 1)
     claim("", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
@@ -228,10 +230,10 @@ def weight_gradients(say, step, answer, check, claim):
           "gradient of L_t alone",
           judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
           "both readings agree with differences; total times total counts later effects twice "
-          f"and is off by {off(twice, W_b):.0f} %")
+          f"and is off by {error_percent(twice, W_b):.0f} %")
 
 
-def edges(T):
+def list_edges(T):
     """Return the graph as (from, to, weight). A node is (kind, t), with a kind of x, f, b, y."""
     return [edge for t in range(1, T + 1) for edge in (
         (("x", t), ("f", t), "W_f"), (("f", t - 1), ("f", t), "U_f"),
@@ -239,21 +241,21 @@ def edges(T):
         (("f", t), ("y", t), "V_f"), (("b", t), ("y", t), "V_b"))]
 
 
-def reached(node, arrows):
+def find_reachable(node, edges):
     """Return the set of nodes that arrows lead to from a node, including the node."""
-    return {node}.union(*(reached(end, arrows) for start, end, _ in arrows if start == node))
+    return {node}.union(*(find_reachable(end, edges) for start, end, _ in edges if start == node))
 
 
-def draw(figure, T=3):
+def draw_unrolled_graph(figure, T=3):
     """Draw the unrolled graph, each arrow with its weight."""
     figure.set_size_inches(9.5, 6)
     ax = figure.subplots()
     kinds = {"x": ("x", "#e0e0e0", 0, 0), "f": ("h^{(f)}", "#cfe2f3", -0.22, 1),    # shift, height
              "b": ("h^{(b)}", "#f9dcc4", 0.22, 2), "y": ("y", "#d9ead3", 0, 3)}
     line = {"f": "#1f5fa8", "b": "#c0561a"}
-    nodes = {node for arrow in edges(T) for node in arrow[:2]}
+    nodes = {node for arrow in list_edges(T) for node in arrow[:2]}
     place = {(kind, t): (t + kinds[kind][2], kinds[kind][3]) for kind, t in nodes}
-    for start, end, weight in edges(T):
+    for start, end, weight in list_edges(T):
         (x0, y0), (x1, y1) = place[start], place[end]
         ax.annotate("", (x1, y1), (x0, y0), zorder=1, arrowprops={
             "arrowstyle": "-|>", "color": line[weight[-1]], "shrinkA": 17, "shrinkB": 17})
@@ -272,21 +274,20 @@ def draw(figure, T=3):
     ax.set_title("The bidirectional RNN for three steps (dashed: initial states)")
 
 
-@question("000.3.1", "The graph of a bidirectional RNN", draw)
-def graph(say, step, answer, check, claim):
+@question("000.3.1", "The graph of a bidirectional RNN", draw_unrolled_graph)
+def solve_birnn_graph(say, step, answer, check, claim):
     """Draw the graph of a bidirectional RNN for three steps, with the initial states."""
-    def name(node):
-        return state(*node) if node[0] in SIDE else f"{node[0]}{'₀₁₂₃'[node[1]]}"
+    def node_name(node):
+        return format_state(*node) if node[0] in SIDE else f"{node[0]}{'₀₁₂₃'[node[1]]}"
 
-    arrows, large = edges(T), edges(3)
+    arrows, large = list_edges(T), list_edges(3)
     states = [(side, t) for side in "fb" for t in range(1, T + 1)]
-    drawn = {node: sorted(end for end in reached(node, arrows) if end[0] == "y")
+    drawn = {node: sorted(end for end in find_reachable(node, arrows) if end[0] == "y")
              for node in states}
     nodes = {node for arrow in large for node in arrow[:2]}
     say(EXAMPLE[0])
     step("Make a node for every vector: inputs, both kinds of states (with the initial states "
-         "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.",
-         f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "
+         "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.", f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "
          f"{len({node for arrow in arrows for node in arrow[:2]})} nodes")
     step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ runs to the "
          "right, h⁽ᵇ⁾ to the left, and they meet only in y.",
@@ -294,15 +295,16 @@ def graph(say, step, answer, check, claim):
          "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾",
          table(("weight", "arrows"),
                [(kind[0] + SIDE[kind[-1]], " ".join(
-                   f"{name(a)}→{name(b)}" for a, b, weight in arrows if weight == kind))
+                   f"{node_name(a)}→{node_name(b)}" for a, b, weight in arrows if weight == kind))
                 for kind in WEIGHTS]))
     step("Read from it what depends on what: the gradient of a state collects from all "
          "outputs that its arrows reach.",
-         *(f"{name(node)} reaches {', '.join(map(name, ends))}"
+         *(f"{node_name(node)} reaches {', '.join(map(node_name, ends))}"
            for node, ends in drawn.items()))
     answer(f"{len(arrows)} arrows for T = 2 ({len(large)} for T = 3), one of each weight a "
            "step, none between h⁽ᶠ⁾ and h⁽ᵇ⁾.")
-    measured = {node: [("y", s + 1) for s, slope in enumerate(state_slopes(*node, value=2))
+    measured = {node: [("y", s + 1)
+                       for s, slope in enumerate(state_derivative(*node, output_index=2))
                        if np.abs(slope).max() > 0] for node in states}
     check("Moving each state by a little moves exactly the outputs that its arrows reach.",
           measured == drawn)

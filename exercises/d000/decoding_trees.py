@@ -28,7 +28,7 @@ EXAMPLE = ("The tree of the question, its log-probabilities as edges. Log-probab
            "the more probable path.")
 
 
-def branches(path):
+def next_words(path):
     """Return {next word: log-probability} after a path, a tuple of words, in the printed tree."""
     below = PRINTED_TREE
     for word in path:
@@ -36,18 +36,18 @@ def branches(path):
     return {word: log_p for word, (log_p, _) in below.items()}
 
 
-def path_sum(path):
+def path_log_p(path):
     """Return the log-probability of a path, the sum over its words."""
-    return math.fsum(branches(path[:i])[word] for i, word in enumerate(path))
+    return math.fsum(next_words(path[:i])[word] for i, word in enumerate(path))
 
 
-def completed(after_a_red):
+def complete_tree(after_a_red):
     """Return the printed tree, with the missing branches after "a red" as given."""
     log_p, below = PRINTED_TREE["a"]
     return PRINTED_TREE | {"a": (log_p, below | {"red": (-2.9, after_a_red)})}
 
 
-def decode(tree, width=2):
+def decode_tree(tree, width=2):
     """Return [(words, log-likelihood)] by beam search, best first; width 0 means greedy."""
     scorer = Tree(tree)
     result = beam_search(scorer, width, 3) if width else None
@@ -55,17 +55,17 @@ def decode(tree, width=2):
     return [(tuple(scorer.words(h)), h.log_prob) for h in found]
 
 
-def named(*paths):
+def format_paths(*paths):
     """Return paths as text: "(the, red); (a, blue)"."""
     return "; ".join(f"({', '.join(path)})" for path in paths)
 
 
 @question("000.2.4a", "Greedy decoding on a tree")
-def greedy_solution(say, step, answer, check, claim):
+def solve_greedy_decoding(say, step, answer, check, claim):
     """Say what greedy decoding finds on a tree of log-probabilities, and with which likelihood."""
     path, parts = (), []
     say(EXAMPLE)
-    while after := branches(path):
+    while after := next_words(path):
         word = max(after, key=after.get)
         phrase = f"'{' '.join(path)}'" if path else "<BOS>"
         step(f"Look at the words after {phrase} and take the most probable one.",
@@ -78,12 +78,12 @@ def greedy_solution(say, step, answer, check, claim):
     step("Add the three log-probabilities that were passed.",
          "log p(w̄₁, w̄₂, w̄₃) = log p(w̄₁) + log p(w̄₂ | w̄₁) + log p(w̄₃ | w̄₁, w̄₂)",
          f"                  = {' + '.join(map(str, parts))} = {total:.1f}")
-    answer(f"{named(path)} with log-likelihood {total:.1f}.")
-    (found, log_p), = decode(PRINTED_TREE, width=0)
-    check(f"npdl's greedy search on this tree finds {named(found)} with {log_p:.1f}.",
+    answer(f"{format_paths(path)} with log-likelihood {total:.1f}.")
+    (found, log_p), = decode_tree(PRINTED_TREE, width=0)
+    check(f"npdl's greedy search on this tree finds {format_paths(found)} with {log_p:.1f}.",
           found == path and math.isclose(log_p, total))
     claim("", "Greedy decoding finds (the, red, rectangle).", "(the, red, rectangle)",
-          named(path), judge(path == FIRST),
+          format_paths(path), judge(path == FIRST),
           "npdl's greedy on the tree; each step's largest branch is printed")
     claim("", "Its log-likelihood is -9.7.", "-1.7 - 3.3 - 4.7 = -9.7", f"{total:.1f}",
           judge(round(total, 9) == -9.7), "sum of the three branches")
@@ -94,45 +94,46 @@ def greedy_solution(say, step, answer, check, claim):
           "a probability is not negative; so too for w2 and w3")
 
 
-def expand(beam):
+def expand_beam(beam):
     """Return the continuations by one word of the paths in a beam, best first."""
-    return sorted(((*path, word) for path in beam for word in branches(path)),
-                  key=path_sum, reverse=True)
+    return sorted(((*path, word) for path in beam for word in next_words(path)),
+                  key=path_log_p, reverse=True)
 
 
-def candidates(paths, width):
+def list_candidate_rows(paths, width):
     """Return rows (rank, hypothesis, sum, "kept" or "pruned") of expanded paths."""
-    return [(rank, named(path), f"{path_sum(path[:-1]):.1f} − {-branches(path[:-1])[path[-1]]:.1f}"
-             f" = {path_sum(path):.1f}", "kept" if rank <= width else "pruned")
+    return [(rank, format_paths(path),
+             f"{path_log_p(path[:-1]):.1f} − {-next_words(path[:-1])[path[-1]]:.1f}"
+             f" = {path_log_p(path):.1f}", "kept" if rank <= width else "pruned")
             for rank, path in enumerate(paths, 1)]
 
 
 @question("000.2.4b", "Beam search of width 2 on the same tree")
-def beam_solution(say, step, answer, check, claim):
+def solve_beam_search(say, step, answer, check, claim):
     """Say what beam search of width 2 finds on the same tree."""
     heads = ("", "hypothesis", "sum", "")
-    first = expand([()])
-    second = expand(first[:2])
-    known, before = expand(second[:2]), path_sum(("a", "red"))
+    first = expand_beam([()])
+    second = expand_beam(first[:2])
+    known, before = expand_beam(second[:2]), path_log_p(("a", "red"))
     say(EXAMPLE)
     step("Start with the empty hypothesis alone, and keep the B = 2 best of the words after "
-         "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table(heads, candidates(first, 2)))
+         "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table(heads, list_candidate_rows(first, 2)))
     step("Expand every kept hypothesis by every word. All candidates compete with each other, "
          "whichever hypothesis they come from; one prefix may win both places.",
-         "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table(heads, candidates(second, 2)))
-    step(f"Expand the two that were kept, {named(second[0])} and {named(second[1])}, and "
-         "nothing else: what continues a pruned prefix is no candidate any more.",
+         "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table(heads, list_candidate_rows(second, 2)))
+    step(f"Expand the two that were kept, {format_paths(second[0])} and {format_paths(second[1])}, "
+         f"and nothing else: what continues a pruned prefix is no candidate any more.",
          "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
-         table(heads[1:3], [*(row[1:3] for row in candidates(known, 0)),
+         table(heads[1:3], [*(row[1:3] for row in list_candidate_rows(known, 0)),
                             ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
-    totals = [path_sum(path) for path in known]
+    totals = [path_log_p(path) for path in known]
     bounds = [total - before for total in totals]
     step("Say how the answer depends on the words x after 'a red', which the question does "
          "not give: such a word beats a known sum when its own log-probability is above the "
          "difference.", "s(x) > s  ⇔  log p(x) > s − s(w₁, w₂)",
-         *(f"to beat {named(path)}:  log p(x) > {total:.1f} − ({before:.1f}) = {bound:.1f}"
+         *(f"to beat {format_paths(path)}:  log p(x) > {total:.1f} − ({before:.1f}) = {bound:.1f}"
            for path, total, bound in zip(known, totals, bounds, strict=True)))
-    answer(f"{named(known[0])} with {totals[0]:.1f} and {named(known[1])} with "
+    answer(f"{format_paths(known[0])} with {totals[0]:.1f} and {format_paths(known[1])} with "
            f"{totals[1]:.1f}, unless a word after 'a red' has more than {bounds[1]:.1f} (it "
            f"then takes the second place) or {bounds[0]:.1f} (the first).")
     scorer = Tree(PRINTED_TREE)
@@ -140,41 +141,43 @@ def beam_solution(say, step, answer, check, claim):
           [[tuple(scorer.words(h)) for h in kept.kept]
            for kept in beam_search(scorer, 2, 2).steps] == [first[:2], second[:2]])
     first, second = first[:2], second[:2]
-    sums = {path: path_sum(path) for path in PRINTED_SUMS}
+    sums = {path: path_log_p(path) for path in PRINTED_SUMS}
     listed = sorted((path for path in sums if len(path) == 3), key=sums.get, reverse=True)
     allowed = [path for path in listed if path[:2] in second]
 
-    def sums_claim(number, length, document):
-        own = [path for path in sums if len(path) == length]
-        claim("", f"The four sums of step {number}.", document,
+    def claim_path_sums(step_number, path_length, printed):
+        own = [path for path in sums if len(path) == path_length]
+        claim("", f"The four sums of step {step_number}.", printed,
               ", ".join(f"{sums[path]:.1f}" for path in own),
               judge(all(abs(PRINTED_SUMS[path] - sums[path]) < 1e-9 for path in own)),
               "consistent with the branches used for greedy decoding")
 
-    claim("", "Step 1 keeps both words.", "(the); (a)", named(*first),
+    claim("", "Step 1 keeps both words.", "(the); (a)", format_paths(*first),
           judge(first == [("the",), ("a",)]), "only two branches are given")
-    sums_claim(2, 2, "-5.3, -5.0, -4.7, -4.9")
+    claim_path_sums(2, 2, "-5.3, -5.0, -4.7, -4.9")
     claim("", "The two best of step 2 are (a, blue) and (the, red).", "(a, blue); (the, red)",
-          named(*second), judge(set(second) == {("a", "blue"), ("the", "red")}),
+          format_paths(*second), judge(set(second) == {("a", "blue"), ("the", "red")}),
           f"(a, red) has {sums['a', 'red']:.1f}, (the, red) only {sums['the', 'red']:.1f}; "
           "both numbers are printed")
-    sums_claim(3, 3, "-10.3, -9.9, -10.0, -9.7")
+    claim_path_sums(3, 3, "-10.3, -9.9, -10.0, -9.7")
     claim("", "Step 3 expands (a, blue) and (the, red).", "four candidates",
-          f"of the four listed {len(allowed)} descend from the right beam: {named(*allowed)}; "
-          "the words after (a, red) are missing", judge(len(allowed) == 4),
+          f"of the four listed {len(allowed)} descend from the right beam: "
+          f"{format_paths(*allowed)}; the words after (a, red) are missing",
+          judge(len(allowed) == 4),
           "(the, red) was pruned at step 2, so its words can't be candidates")
     claim("", "Of the four candidates listed, the two marked are the best.",
-          named(FIRST, SECOND), named(*listed[:2]), judge(listed[:2] == [FIRST, SECOND]),
+          format_paths(FIRST, SECOND), format_paths(*listed[:2]),
+          judge(listed[:2] == [FIRST, SECOND]),
           "the mistake lies in the list, not in the choice from it")
     grid = np.arange(-0.1, -8.0, -0.4)
-    found = {(one, two): decode(completed({"cube": one, "disc": two})) for one in grid
+    found = {(one, two): decode_tree(complete_tree({"cube": one, "disc": two})) for one in grid
              for two in grid if two <= one and math.exp(one) + math.exp(two) <= 1}
-    count, total = len(found), path_sum(FIRST)
+    count, total = len(found), path_log_p(FIRST)
     with_first, with_second = (sum(path in dict(beam) for beam in found.values())
                                for path in (FIRST, SECOND))
     rule = all((SECOND in dict(beam)) == (two < -5.0) for (_, two), beam in found.items())
     worse = sum(beam[0][1] < total for beam in found.values())
-    green, red = (total - path_sum(path) for path in (("the", "green"), ("a", "red")))
+    green, red = (total - path_log_p(path) for path in (("the", "green"), ("a", "red")))
     claim("", "The best of the final beam is (the, red, rectangle) with -9.7.",
           "(the, red, rectangle), -9.7",
           "(a, blue, square) with -9.9 unless a word after (a, red) has more than -5.0, which "

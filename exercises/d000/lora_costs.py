@@ -20,7 +20,7 @@ SMALL, LARGE = Size(3, 4, 1, 2), Size(32, 64, 4, 8)
 PARTS = "MHA", "FFN"
 
 
-def products(size):
+def list_matrix_products(size):
     """Return (part, description, sizes of the product, count) of each product of a forward pass."""
     n, d, r, h = size
     return [("MHA base", "H W for Q, K, V", (n, d, d), 3 * h),
@@ -31,10 +31,10 @@ def products(size):
             ("FFN adapter", "X A_F", (n, d, r), 1), ("FFN adapter", "(X A_F) B_Fᵀ", (n, r, d), 1)]
 
 
-def multiplications(size, quantized=False):
+def multiplications_by_part(size, quantized=False):
     """Return {part: number of multiplications} of a forward pass."""
     found = {}
-    for part, _, (a, b, c), times in products(size):
+    for part, _, (a, b, c), times in list_matrix_products(size):
         found[part] = found.get(part, 0) + a * b * c * times
     if quantized:
         found["MHA dequantization"] = 4 * size.h * size.d**2
@@ -42,48 +42,49 @@ def multiplications(size, quantized=False):
     return found
 
 
-def total(size, part, quantized=False, merged=False):
+def total_cost(size, part, quantized=False, merged=False):
     """Return the number of multiplications of "MHA" or "FFN". `merged` leaves out the adapters."""
-    return sum(number for kind, number in multiplications(size, quantized).items()
+    return sum(number for kind, number in multiplications_by_part(size, quantized).items()
                if kind.startswith(part) and not (merged and kind.endswith("adapter")))
 
 
-def ratios(part, quantized=False):
+def ratio_range(part, quantized=False):
     """Return the least and largest ratio of a count to its printed O(), over a grid of sizes."""
     grid = (1, 4, 32, 256, 2048)
-    found = [total(Size(n, d, r, h), part, quantized) / (
+    found = [total_cost(Size(n, d, r, h), part, quantized) / (
         n * d * d + n * d * r if part == "FFN" else h * (n * d * d + n * n * d) + n * d * d * h)
         for n, d, r, h in product(grid, grid, grid, (1, 8, 64)) if r <= d]
     return min(found), max(found)
 
 
-def layers(size, bits=None):
+def make_linear_layers(size, bits=None):
     """Return npdl's linear layers of MHA (Q, K, V of each head, then W_O), and of the FFN."""
-    def frozen(d_in):
+    def make_frozen_linear(d_in):
         linear = Linear(d_in, size.d, bias=False)
         return FrozenLinear(linear) if bits is None else QuantLinear(linear, bits)
 
-    heads = [LoRALinear(frozen(size.d), size.r) for _ in range(3 * size.h)]
-    return {"MHA": [*heads, frozen(size.d * size.h)],
-            "FFN": [LoRALinear(frozen(size.d), size.r)]}
+    heads = [LoRALinear(make_frozen_linear(size.d), size.r) for _ in range(3 * size.h)]
+    return {"MHA": [*heads, make_frozen_linear(size.d * size.h)],
+            "FFN": [LoRALinear(make_frozen_linear(size.d), size.r)]}
 
 
-def trainable(maps):
+def count_trainable(layers):
     """Return the number of trainable parameters in layers."""
-    return sum(param.data.size for layer in maps for _, param in layer.params() if param.trainable)
+    return sum(param.data.size for layer in layers for _, param in layer.params()
+               if param.trainable)
 
 
-def frozen_bytes(maps):
+def count_frozen_bytes(layers):
     """Return the number of bytes of the frozen parameters in layers."""
-    return sum(param.data.nbytes for layer in maps for _, param in layer.params(frozen=True)
+    return sum(param.data.nbytes for layer in layers for _, param in layer.params(frozen=True)
                if not param.trainable)
 
 
 @question("000.4.4a", "Parameters and multiplications with LoRA and QLoRA")
-def costs(say, step, answer, check, claim):
+def solve_lora_costs(say, step, answer, check, claim):
     """Give times of a forward pass and numbers of trainable parameters for LoRA and QLoRA."""
     n, d, r, h = SMALL
-    sums = multiplications(SMALL, quantized=True)
+    sums = multiplications_by_part(SMALL, quantized=True)
     say(f"n = {n} rows, width d = {d}, rank r = {r}, h = {h} heads. A product of an (a x b) "
         "and a (b x c) matrix takes a b c multiplications.")
     step("Count what learns: only A and B of each adapted matrix, whatever the frozen ones "
@@ -93,13 +94,13 @@ def costs(say, step, answer, check, claim):
          "times it is done.",
          table(("product", "shapes", "times", "multiplications"),
                [(what, f"{a}x{b} · {b}x{c}", times, a * b * c * times)
-                for _, what, (a, b, c), times in products(SMALL)]))
+                for _, what, (a, b, c), times in list_matrix_products(SMALL)]))
     step("Add them up. (H A) Bᵀ must be done in this order: A Bᵀ first would be a d x d "
          "matrix again, and cost more than W itself.",
          "FFN: n d² + 2 n d r      MHA: h (3 n d² + 6 n d r + 2 n² d) + n d² h",
-         f"FFN: {sums['FFN base']} + {sums['FFN adapter']} = {total(SMALL, 'FFN')}",
+         f"FFN: {sums['FFN base']} + {sums['FFN adapter']} = {total_cost(SMALL, 'FFN')}",
          f"MHA: {sums['MHA base']} + {sums['MHA adapter']} + {sums['MHA attention']} + "
-         f"{sums['MHA output']} = {total(SMALL, 'MHA')}")
+         f"{sums['MHA output']} = {total_cost(SMALL, 'MHA')}")
     step("QLoRA multiplies each entry of a quantized matrix by its step once in every pass, "
          "so that both factors of the products are floats: all W_Q, W_K, W_V; W_O; W_F.",
          "FFN: + d²      MHA: + 3 h d² + (d h) d = 4 h d²",
@@ -109,32 +110,32 @@ def costs(say, step, answer, check, claim):
     answer("FFN O(n d² + n d r) with 2 d r numbers, MHA O(h (n d² + n² d)) with 6 h d r, for "
            "both methods; QLoRA adds d² and 4 h d² multiplications, which O() does not show.")
     check("npdl counts as many multiplications in the linear maps of both methods.",
-          all(sum(count_multiplications(layer, n) for layer in layers(SMALL, bits)[part])
-              == total(SMALL, part, bits) - (part == "MHA") * sums["MHA attention"]
+          all(sum(count_multiplications(layer, n)
+                  for layer in make_linear_layers(SMALL, bits)[part])
+              == total_cost(SMALL, part, bits) - (part == "MHA") * sums["MHA attention"]
               for part in PARTS for bits in (None, 4)))
     for part, name, formula, wanted, evidence in (
             ("FFN", "LFFN", "2dr", 2 * d * r, "counted in npdl's adapters"),
             ("MHA", "MHA", "6hdr", 6 * h * d * r, "counted; W_O has no adapter in the formulas "
              f"(one would add {d * h * r + d * r})")):
         for method, bits in (("LoRA", None), ("QLoRA", 4)):
-            number = trainable(layers(SMALL, bits)[part])
+            number = count_trainable(make_linear_layers(SMALL, bits)[part])
             claim("", f"{name} with {method} has {formula} trainable parameters.", formula,
                   f"{number} = {formula} at d = {d}, r = {r}, h = {h}",
                   judge(number == wanted), evidence)
-    low, high = ratios("FFN")
+    low, high = ratio_range("FFN")
     other = d * r * d + n * d * d                                       # X (A Bᵀ)
     claim("", "The frozen product of LFFN takes O(n d^2).", "O(n d^2)",
           f"{sums['FFN base']:,} = n d^2 multiplications",
           judge(sums["FFN base"] == n * d * d), f"counted at n = {n}, d = {d}")
     claim("", "Its adapter adds O(n d r).", "O(n d r)",
           f"(X A) B^T: {sums['FFN adapter']:,} = 2ndr; X (A B^T): {other:,} = d^2 r + n d^2",
-          judge(sums["FFN adapter"] == 2 * n * d * r < sums["FFN base"] < other,
-                "under-specified"),
+          judge(sums["FFN adapter"] == 2 * n * d * r < sums["FFN base"] < other, "under-specified"),
           "holds for the first order; the second costs more than the frozen product")
     claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
           "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
           f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
-    low, high = ratios("MHA")
+    low, high = ratio_range("MHA")
     claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).", "O(3 n d^2 + 3 n d r)",
           f"for one head 3 n d^2 + 6ndr; for all h heads {sums['MHA base']:,} + "
           f"{sums['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
@@ -148,8 +149,7 @@ def costs(say, step, answer, check, claim):
           f"counted; right for a single head, h = {h} of them here; the softmax's h n^2 "
           "quotients vanish in it")
     claim("", "The output projection takes O(n d^2 h).", "O(n d^2 h)",
-          f"{sums['MHA output']:,} = n dh d", judge(sums["MHA output"] == n * d * d * h),
-          "counted")
+          f"{sums['MHA output']:,} = n dh d", judge(sums["MHA output"] == n * d * d * h), "counted")
     claim("", "MHA with LoRA takes O(h (n d^2 + n^2 d) + n d^2 h).",
           "O(h (n d^2 + n^2 d) + n d^2 h)",
           "h (3 n d^2 + 6ndr + 2 n^2 d) + n d^2 h, that is O(h n d (n + d))",
@@ -160,12 +160,12 @@ def costs(say, step, answer, check, claim):
           "it.", "dropped for MHA, kept for LFFN",
           f"legal in both, as r <= d; even at r = d the ratio is at most {high:.1f}",
           judge(high < 20), "6ndr <= 6 n d^2; without r <= d neither could be dropped")
-    plain, packed = layers(SMALL), layers(SMALL, 4)
+    plain, packed = make_linear_layers(SMALL), make_linear_layers(SMALL, 4)
     (layer,) = packed["FFN"]
     weights, (y, _) = layer.base.weight(), layer.forward(np.ones((n, d), "float32"))
     passed = count_multiplications(layer, n) - count_multiplications(plain["FFN"][0], n)
     wanted = sums["MHA dequantization"]
-    percent = {n: 100 * wanted / total(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
+    percent = {n: 100 * wanted / total_cost(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
     claim("", "Dequantizing LFFN's matrix costs O(d^2).", "O(d^2)",
           f"{sums['FFN dequantization']:,} = d^2 multiplications",
           judge(sums["FFN dequantization"] == d * d == weights.size), f"counted at d = {d}")
@@ -179,40 +179,41 @@ def costs(say, step, answer, check, claim):
     claim("", "Dequantization adds O(3 d^2) to MHA.", "3 d^2, for W_Q, W_K, W_V",
           f"{wanted:,} = 4h d^2: h heads of three, and W_O (dh x d)", judge(wanted == 3 * d * d),
           f"all pretrained matrices are quantized, W_O too; {wanted:,} against {3 * d * d:,}")
-    claim("", "Dequantization is a minor cost.", "minor",
-          "of MHA's other multiplications: "
+    claim("", "Dequantization is a minor cost.", "minor", "of MHA's other multiplications: "
           + ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),
           judge(percent[1] > 50 and percent[1024] < 1, "under-specified"),
           "holds for many rows; when one token at a time is generated, n = 1")
     for name, part in (("LFFN", "FFN"), ("MHA", "MHA")):
-        low, high = ratios(part, True)
+        low, high = ratio_range(part, True)
         claim("", f"{name} with QLoRA takes the same O() as with LoRA.", "the same",
               f"count / expression between {low:.2f} and {high:.2f}", judge(0 < low <= high < 20),
               "dequantization's d^2 (4h d^2) is at most the products' n d^2 (4hn d^2)")
     one = SMALL._replace(n=1)
-    stored = [sum(map(frozen_bytes, maps.values())) for maps in (plain, packed)]
+    stored = [sum(map(count_frozen_bytes, maps.values())) for maps in (plain, packed)]
     claim("", "One row of the summary serves both methods.", "LoRA / QLoRA in one row",
           "the same O(), not the same count: at n = 1 QLoRA's MHA multiplies "
-          f"{total(one, 'MHA', True) / total(one, 'MHA'):.2f} times as much",
-          judge(max(ratios("MHA", True)[1], ratios("FFN", True)[1]) < 20),
+          f"{total_cost(one, 'MHA', True) / total_cost(one, 'MHA'):.2f} times as much",
+          judge(max(ratio_range("MHA", True)[1], ratio_range("FFN", True)[1]) < 20),
           "the formulas agree with npdl's counts")
     claim("", "Space is counted in trainable parameters, so both methods need the same.",
           "2dr and 6hdr for both",
           f"frozen matrices: {stored[0]:,} bytes in 32 bits, {stored[1]:,} in 4 "
           f"({stored[0] / stored[1]:.2f} times less)",
-          judge(trainable(plain["MHA"]) == trainable(packed["MHA"]), "convention"),
+          judge(count_trainable(plain["MHA"]) == count_trainable(packed["MHA"]), "convention"),
           "the question's definition leaves out what QLoRA changes; bytes of npdl's layers")
 
 
 @question("000.4.4b", "Which of LoRA and QLoRA to choose")
-def choice(say, step, answer, check, claim):
+def solve_choice_of_method(say, step, answer, check, claim):
     """Choose LoRA or QLoRA for each of two parts: little memory, fast inference, or both."""
     n, d, r, h = LARGE
-    memory = {name: {part: frozen_bytes(maps) for part, maps in layers(LARGE, bits).items()}
+    memory = {name: {part: count_frozen_bytes(maps)
+                     for part, maps in make_linear_layers(LARGE, bits).items()}
               for name, bits in (("LoRA", None), ("QLoRA", 4))}
-    own = sum(total(LARGE, part, merged=True) for part in PARTS)
+    own = sum(total_cost(LARGE, part, merged=True) for part in PARTS)
     extra = {"LoRA": dict.fromkeys(PARTS, 0), "QLoRA": {
-        part: total(LARGE, part, True) - total(LARGE, part, merged=True) for part in PARTS}}
+        part: total_cost(LARGE, part, True) - total_cost(LARGE, part, merged=True)
+        for part in PARTS}}
     found = {(a, b): (memory[a]["MHA"] + memory[b]["FFN"], extra[a]["MHA"] + extra[b]["FFN"])
              for a, b in product(memory, repeat=2)}      # LoRA's adapters are merged
     least, fastest = (min(found, key=lambda kinds: found[kinds][i]) for i in (0, 1))
@@ -239,8 +240,8 @@ def choice(say, step, answer, check, claim):
     answer(f"Memory limit: {' and '.join(least)}; faster inference: {' and '.join(fastest)}, "
            "merged; both: QLoRA where the memory is (MHA), for LFFN either, by what matters more.")
     check("The bytes are those that npdl's layers store.", none[0] == 4 * d * d * (4 * h + 1))
-    slow, slow_one = (100 * sum(total(size, part, True) for part in PARTS)
-                      / sum(total(size, part, merged=True) for part in PARTS) - 100
+    slow, slow_one = (100 * sum(total_cost(size, part, True) for part in PARTS)
+                      / sum(total_cost(size, part, merged=True) for part in PARTS) - 100
                       for size in (LARGE, LARGE._replace(n=1)))
     claim("", "With little memory: QLoRA for both.", "QLoRA, QLoRA",
           f"{least[0]}, {least[1]}: {both[0]:,} bytes against {none[0]:,}",

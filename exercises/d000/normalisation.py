@@ -22,8 +22,7 @@ KINDS = {
 }
 PRINTED = {
     "batch": ("2.25 3.0 2.5 3.25 2.25 3.25", "0.6875 2.5 1.25 2.1875 0.1875 0.6875"),
-    "layer": ("2.67 3.67 2.33 1.67 2.00 3.00 3.33 3.00",
-              "2.89 0.22 1.56 0.22 0.67 0.67 0.22 2.00"),
+    "layer": ("2.67 3.67 2.33 1.67 2.00 3.00 3.33 3.00", "2.89 0.22 1.56 0.22 0.67 0.67 0.22 2.00"),
     "instance": ("3.17 2.00 2.50 3.33", "2.14 1.11 0.92 2.22"),
 }
 # {kind: (the document's axes in words, why the definition has others)}
@@ -40,21 +39,21 @@ WHY = {
 }
 
 
-def groups(tensor, axes):
+def group_entries(tensor, axes):
     """Return the groups of entries that share a mean over `axes`, one group in each row."""
     kept = [axis for axis in range(3) if axis not in axes]
     values = np.moveaxis(tensor, kept, range(len(kept)))
     return values.reshape(-1, np.prod([tensor.shape[axis] for axis in axes]))
 
 
-def exact(tensor, axes):
+def exact_moments(tensor, axes):
     """Return the means and the variances of all groups as fractions."""
-    values = groups(tensor, axes) * Fraction(1)
+    values = group_entries(tensor, axes) * Fraction(1)
     means = values.mean(1)
     return means.tolist(), ((values - means[:, None]) ** 2).mean(1).tolist()
 
 
-def misprints(printed, values):
+def find_misprints(printed, values):
     """Return (place, text, value) of printed decimals that are not their value rounded."""
     return [(place, text, value)
             for place, (text, value) in enumerate(zip(printed.split(), values, strict=True), 1)
@@ -62,9 +61,9 @@ def misprints(printed, values):
 
 
 @question("000.1", "Means and variances of batch, layer and instance normalisation")
-def normalisation(say, step, answer, check, claim):
+def solve_means_and_variances(say, step, answer, check, claim):
     """Give means and variances that batch, layer and instance normalisation use for a tensor."""
-    rows = {kind: groups(TENSOR, axes) for kind, (axes, *_) in KINDS.items()}
+    rows = {kind: group_entries(TENSOR, axes) for kind, (axes, *_) in KINDS.items()}
     say("The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
     step("Write down which entries share a mean: x has the indices sample i, channel c, "
          "feature k, and each normalisation averages over some of them. The pairs (μ, σ²) are "
@@ -74,7 +73,7 @@ def normalisation(say, step, answer, check, claim):
                 for kind, group in rows.items()]))
     for kind, (axes, _, shared, which, over) in KINDS.items():
         values, n = rows[kind], rows[kind].shape[1]
-        means, variances = exact(TENSOR, axes)
+        means, variances = exact_moments(TENSOR, axes)
         places = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
         row = values[0].tolist()
         squares = " + ".join(f"({value} − {means[0]})²" for value in row[:2])
@@ -95,12 +94,12 @@ def normalisation(say, step, answer, check, claim):
                      f"{KINDS[kind][2].replace(', ', ' and ')})"
                      for kind, group in rows.items()) + ": the numbers of the three tables.")
     check("npdl's normalisation layers take the same means and variances from this tensor.",
-          all(np.allclose(np.array(exact(TENSOR, axes), float),
+          all(np.allclose(np.array(exact_moments(TENSOR, axes), float),
                           [np.ravel(part) for part in
                            centre_and_moments(TENSOR.astype(float), axes)[1:]])
               for kind, (axes, *_) in KINDS.items()))
     for kind, (axes, document, *_) in KINDS.items():
-        ours, theirs = exact(TENSOR, axes), exact(TENSOR, document)
+        ours, theirs = exact_moments(TENSOR, axes), exact_moments(TENSOR, document)
         means, variances = (vec(map(float, values), 4) for values in ours)
         claim("", f"{kind.capitalize()} normalisation averages this tensor over {WHY[kind][0]}.",
               f"{len(theirs[0])} means: {PRINTED[kind][0].replace(' ', ', ')}",
@@ -108,18 +107,19 @@ def normalisation(say, step, answer, check, claim):
               judge(theirs == ours, if_false="convention" if kind == "layer" else "wrong"),
               WHY[kind][1], weight="answer")
     check("by the definition the document's layer pairs are instance pairs, and the reverse",
-          exact(TENSOR, KINDS["layer"][1]) == exact(TENSOR, KINDS["instance"][0])
-          and exact(TENSOR, KINDS["instance"][1]) == exact(TENSOR, KINDS["layer"][0]))
+          exact_moments(TENSOR, KINDS["layer"][1]) == exact_moments(TENSOR, KINDS["instance"][0])
+          and exact_moments(TENSOR, KINDS["instance"][1])
+          == exact_moments(TENSOR, KINDS["layer"][0]))
     read = TENSOR.copy()
     read[3, 1] = 5, 2, 2
     for kind, (_, axes, *_) in KINDS.items():
         for what, printed, values, other in zip(("means", "variances"), PRINTED[kind],
-                                                exact(TENSOR, axes), exact(read, axes),
-                                                strict=True):
-            wrong = misprints(printed, values)
+                                                exact_moments(TENSOR, axes),
+                                                exact_moments(read, axes), strict=True):
+            wrong = find_misprints(printed, values)
             where = "; ".join(f"number {place}: {text} should be {value} = {float(value):.4f}"
                               for place, text, value in wrong)
-            if wrong and not misprints(printed, other):
+            if wrong and not find_misprints(printed, other):
                 where += "; all printed numbers are right if that row is read as 5 2 2"
             claim("", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
                   printed, vec(map(float, values), 4), judge(not wrong),

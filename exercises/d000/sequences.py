@@ -12,7 +12,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from exercises.course import judge, question, table, vec
-from exercises.d000.decoding_trees import completed, decode
+from exercises.d000.decoding_trees import complete_tree, decode_tree
 from npdl.decoding import Scorer, Tree, beam_search, exhaustive_search, greedy
 
 SMALL = ((2, 5), (3, 4), (4, 3), (6, 2))                    # (N, T) that can be listed
@@ -29,42 +29,42 @@ class CountingScorer(Scorer):
         self.rows = self.most_alive = 0
 
     def start(self):
-        return self._scored(np.array([self.log_p.shape[1]]))
+        return self._read_log_probs(np.array([self.log_p.shape[1]]))
 
     def advance(self, state, parents, tokens):
-        return self._scored(np.asarray(tokens))
+        return self._read_log_probs(np.asarray(tokens))
 
-    def _scored(self, last):
-        self.rows += len(last)
+    def _read_log_probs(self, last_tokens):
+        self.rows += len(last_tokens)
         state = State()
         self.alive.add(state)
         self.most_alive = max(self.most_alive, len(self.alive))
-        return self.log_p[last], state
+        return self.log_p[last_tokens], state
 
 
 class State:
     """A state of the scorer, counted as long as the search has a reference to it."""
 
 
-def random_model(N, seed=0):
+def random_log_probs(N, seed=0):
     """Return log-probabilities (N + 1, N) of a random first-order model."""
     logits = np.random.default_rng(seed).standard_normal((N + 1, N))
     return np.minimum(logits - np.log(np.exp(logits).sum(1, keepdims=True)), 0)
 
 
-def listed(N, T):
+def count_by_exhaustive_search(N, T):
     """Return the number of sequences that an exhaustive search scores, and its scorer."""
-    scorer = CountingScorer(random_model(N))
+    scorer = CountingScorer(random_log_probs(N))
     return exhaustive_search(scorer, T).count, scorer
 
 
-def nodes(N, T):
+def count_nodes(N, T):
     """Return N + N² + … + N^T, the number of probabilities read when all sequences are scored."""
     return sum(N**t for t in range(1, T + 1))
 
 
 @question("000.2.1", "How many sequences there are")
-def count_sequences(say, step, answer, check, claim):
+def solve_sequence_count(say, step, answer, check, claim):
     """Count the sequences of T + 1 tokens of N words that start with <BOS>, one of the words."""
     words, T = ("<BOS>", "a"), 3
     N = len(words)
@@ -78,15 +78,15 @@ def count_sequences(say, step, answer, check, claim):
          table(("", "sequence"), [(str(n), " ".join(("<BOS>", *later)))
                                   for n, later in enumerate(product(words, repeat=T), 1)]))
     answer("N^T sequences ((N − 1)^T where <BOS> only begins a sentence).")
-    found = listed(N, T)[0]
+    found = count_by_exhaustive_search(N, T)[0]
     check(f"npdl's exhaustive search lists {found} sequences for N = {N}, T = {T}.", found == N**T)
-    counts = {(n, t): listed(n, t)[0] for n, t in SMALL}
+    counts = {(n, t): count_by_exhaustive_search(n, t)[0] for n, t in SMALL}
     claim("", "There are exactly N^T sequences of T + 1 tokens that start with <BOS>.", "N^T",
           "N^T (" + "; ".join(f"N = {n}, T = {t}: {found}"
                               for (n, t), found in counts.items()) + ")",
           judge(all(found == n**t for (n, t), found in counts.items())),
           "exhaustive search listed each; any word may follow, as in Algorithm 1")
-    n, t, log_p = 3, 4, random_model(3)
+    n, t, log_p = 3, 4, random_log_probs(3)
     sums = math.fsum(math.exp(sum(log_p[pair] for pair in pairwise((n, *later))))
                      for later in product(range(n), repeat=t))
     claim("", "The product of the conditional probabilities is a distribution over the "
@@ -103,17 +103,18 @@ def count_sequences(say, step, answer, check, claim):
 
 
 @question("000.2.2", "The cost of trying them all")
-def cost_of_all(say, step, answer, check, claim):
+def solve_exhaustive_search_cost(say, step, answer, check, claim):
     """Say whether scoring all sequences is feasible, and how the cost grows with N and T."""
     N, T, sizes = 3, 3, (10_000, 10)
     total = sizes[0] ** sizes[1]
     zeros, years = len(str(total)) - 1, total / 10**9 / (365 * 24 * 3600)
-    count, scorer = listed(N, T)
+    count, scorer = count_by_exhaustive_search(N, T)
     say(f"A vocabulary of N = {N} words and T = {T}; then the sizes of the question.")
     step("The sequences are the leaves of a tree of prefixes. Each edge is one conditional "
          "probability; shared prefixes need it once. Count the edges of each level.",
          "N + N² + … + N^T = (N^(T+1) − N) / (N − 1)  <  N^T · N / (N − 1)",
-         f"{' + '.join(str(N**t) for t in range(1, T + 1))} = {nodes(N, T)}, against N^T = {count}",
+         f"{' + '.join(str(N**t) for t in range(1, T + 1))} = {count_nodes(N, T)}, "
+         f"against N^T = {count}",
          table(("level t", "prefixes", "probabilities"),
                [(t, N**t, N**t) for t in range(1, T + 1)]))
     step("So the time is O(N^T): exponential in T, a power of N. Doubling each shows it.",
@@ -129,13 +130,13 @@ def cost_of_all(say, step, answer, check, claim):
            f"{years:.0e} years in the example; memory would not be the difficulty.")
     check(f"npdl's exhaustive search reads {scorer.rows * N} probabilities for N = {N}, T = "
           f"{T}, and holds {scorer.most_alive} states at most.",
-          scorer.rows * N == nodes(N, T) and scorer.most_alive <= T + 1)
+          scorer.rows * N == count_nodes(N, T) and scorer.most_alive <= T + 1)
     read, naive = scorer.rows * N, T * N**T
-    growth = [nodes(10, t + 1) / nodes(10, t) for t in (5, 10)]
+    growth = [count_nodes(10, t + 1) / count_nodes(10, t) for t in (5, 10)]
     claim("", "Scoring every sequence takes O(N^T) time.", "O(N^T)",
           f"N = {N}, T = {T}: {read} probabilities if prefixes are shared "
           f"({read / count:.3f} N^T), {naive} = T N^T if each sequence is scored by itself",
-          judge(read == nodes(N, T) and naive == T * count, "under-specified"),
+          judge(read == count_nodes(N, T) and naive == T * count, "under-specified"),
           "the sum of N^t is at most N^T N/(N - 1); needs shared prefixes and O(1) for each "
           "probability")
     claim("", "The time grows exponentially with the length T.", "exponential in T",
@@ -163,7 +164,7 @@ SEQUENCES = sorted(((one, two, p, q, p * q) for one, (p, below) in PROBABILITIES
 BEST = {width: next(row for row in SEQUENCES if row[0] in "abc"[:width]) for width in (1, 2, 3)}
 
 
-def algorithm_1(log_p, width, steps, distinct=False, copies=None):
+def run_algorithm_1(log_p, width, steps, distinct_scores=False, initial_beams=None):
     """Run Algorithm 1, exactly as printed, on a first-order model.
 
     log_p     (N + 1, N) log-probabilities after each word, last row: after <BOS>
@@ -172,7 +173,7 @@ def algorithm_1(log_p, width, steps, distinct=False, copies=None):
     Returns [(tokens, log-likelihood)], best first, and for each step the beams before it and the
     scores {(beam, word): score}.
     """
-    beams, history = [((), 0.0)] * (copies or width), []
+    beams, history = [((), 0.0)] * (initial_beams or width), []
     for _ in range(steps):
         scores = {(b, j): total + log_p[tokens[-1] if tokens else -1][j]
                   for b, (tokens, total) in enumerate(beams) for j in range(log_p.shape[1])}
@@ -180,17 +181,17 @@ def algorithm_1(log_p, width, steps, distinct=False, copies=None):
         taken = []
         for _ in range(width):                          # one pass over all scores for each rank
             left = [pair for pair in scores if pair not in taken
-                    and not (distinct and scores[pair] in [scores[t] for t in taken])]
+                    and not (distinct_scores and scores[pair] in [scores[t] for t in taken])]
             taken.append(max(left, key=scores.get))
         beams = [((*beams[b][0], j), scores[b, j]) for b, j in taken]
     return beams, history
 
 
 @question("000.2.3", "Algorithm 1, beam search: its time and its memory")
-def beam_algorithm(say, step, answer, check, claim):
+def solve_beam_search_cost(say, step, answer, check, claim):
     """Give time and memory of beam search as O() of T, B and N; is it practical for large N?"""
     B, T, N, log_p = 2, 3, len(WORDS), np.log(MODEL)
-    beams, history = algorithm_1(log_p, B, T, copies=1)
+    beams, history = run_algorithm_1(log_p, B, T, initial_beams=1)
     rows = []
     for t, (before, scores) in enumerate(history, 1):
         ordered = [f"{''.join(WORDS[i] for i in (*before[b][0], j))} {np.exp(scores[b, j]):.3f}"
@@ -225,9 +226,9 @@ def beam_algorithm(say, step, answer, check, claim):
     single, right = [tokens for tokens, _ in beams], [h.tokens for h in found]
     check("npdl's beam search ends with the same sequences and sums.", single == right
           and np.allclose([h.log_prob for h in found], [total for _, total in beams]))
-    best, (literal, history) = greedy(CountingScorer(log_p), T)[0], algorithm_1(log_p, B, T)
+    best, (literal, history) = greedy(CountingScorer(log_p), T)[0], run_algorithm_1(log_p, B, T)
     literal = {tokens for tokens, _ in literal}
-    distinct = [tokens for tokens, _ in algorithm_1(log_p, B, T, distinct=True)[0]]
+    distinct = [tokens for tokens, _ in run_algorithm_1(log_p, B, T, distinct_scores=True)[0]]
     claim("", "Started from B equal beams, Algorithm 1 returns B likely sequences.",
           "B beams, each <BOS> with log-likelihood 0",
           f"B = {B}: {len(literal)} different sequence, the greedy one; started from a "
@@ -243,7 +244,7 @@ def beam_algorithm(say, step, answer, check, claim):
           "by different values: npdl's beam search where there are no ties; on a fair coin "
           "there is no second-largest value")
     scores, twice = (sum(len(row) for _, row in steps) for steps in (
-        history, algorithm_1(np.log(np.full((2 * N + 1, 2 * N), 1 / (2 * N))), B, T)[1]))
+        history, run_algorithm_1(np.log(np.full((2 * N + 1, 2 * N), 1 / (2 * N))), B, T)[1]))
     claim("", "Each step computes B N scores.", "B N",
           f"B = {B}, N = {N}: {scores // T} a step as written", judge(scores == T * B * N),
           "counted; a search that starts from one beam needs only N of them at t = 1")
@@ -271,8 +272,8 @@ def beam_algorithm(say, step, answer, check, claim):
           judge(twice == 2 * scores), "counted at N = 3 and 6; T and B as before")
     claim("", "Beam search evaluates far fewer sequences than exhaustive search.",
           "fewer evaluated sequences",
-          f"{T * B * N:.0e} scores against {nodes(N, T):.0e} at N = {N:,}, T = {T}, B = {B}",
-          judge(T * B * N < nodes(N, T)), "exact counts")
+          f"{T * B * N:.0e} scores against {count_nodes(N, T):.0e} at N = {N:,}, T = {T}, B = {B}",
+          judge(T * B * N < count_nodes(N, T)), "exact counts")
     claim("", "It keeps the quality of the results high.", "high-quality results",
           "in the example of 2.5 the best sequence found has "
           + ", ".join(f"{row[-1]:.3f} at B = {b}" for b, row in BEST.items()),
@@ -281,10 +282,9 @@ def beam_algorithm(say, step, answer, check, claim):
 
 
 @question("000.2.5", "What greedy decoding and beam search miss")
-def search_limits(say, step, answer, check, claim):
+def solve_search_weaknesses(say, step, answer, check, claim):
     """Name the main weakness of greedy decoding, and that of beam search."""
-    lines = [f"B = {width}: ({row[0]}, {row[1]}) with {row[-1]:.3f}"
-             for width, row in BEST.items()]
+    lines = [f"B = {width}: ({row[0]}, {row[1]}) with {row[-1]:.3f}" for width, row in BEST.items()]
     say("Three first words, and a few second ones; all probabilities can be multiplied by hand.")
     step("Multiply along every path: this is what an exhaustive search would do.",
          "p(w₁, w₂) = p(w₁) · p(w₂ | w₁)",
@@ -318,15 +318,14 @@ def search_limits(say, step, answer, check, claim):
           judge(best[2] < found[2] and best[-1] > found[-1]),
           f"{best[-1]:.3f} against {found[-1]:.3f}")
     N, T = 20, 6
-    scorers = {width: CountingScorer(random_model(N)) for width in (0, 1, 2, 4, 8)}
+    scorers = {width: CountingScorer(random_log_probs(N)) for width in (0, 1, 2, 4, 8)}
     for width, scorer in scorers.items():
         beam_search(scorer, width, T) if width else greedy(scorer, T)
     least, *rows = (scorer.rows for scorer in scorers.values())
-    tree = completed({"cube": -5.1, "disc": -5.5})
-    narrow, wide = (decode(tree, width)[0][1] for width in (1, 2))
+    tree = complete_tree({"cube": -5.1, "disc": -5.5})
+    narrow, wide = (decode_tree(tree, width)[0][1] for width in (1, 2))
     claim("", "Beam search costs more than greedy decoding, the more the wider it is.",
-          "more expensive",
-          f"distributions asked for at T = {T}: greedy {least}; "
+          "more expensive", f"distributions asked for at T = {T}: greedy {least}; "
           + ", ".join(f"B = {scorer}: {count}" for scorer, count in zip(
               (1, 2, 4, 8), rows, strict=True)),
           judge(least <= rows[0] < rows[1] < rows[2] < rows[3]),

@@ -19,9 +19,9 @@ LAMBDA, MU = np.array([4.0, 1.0]), np.array([2.0, 1.0])
 X = np.array([[0.6, 0.8], [-0.8, 0.6], [1.4, 0.2]])
 
 
-def symmetric(P, values):
+def symmetric(eigenvectors, eigenvalues):
     """Return the symmetric matrix P diag(values) Pᵀ for an orthogonal P (d, d)."""
-    return (P * values) @ P.T
+    return (eigenvectors * eigenvalues) @ eigenvectors.T
 
 
 def attention_weights(X, W_Q, W_K):
@@ -30,7 +30,7 @@ def attention_weights(X, W_Q, W_K):
 
 
 @question("001.4.1", "Attention whose projections share their eigenvectors")
-def aligned(say, step, answer, check, claim):
+def solve_shared_eigenvectors(say, step, answer, check, claim):
     """Prove that for P_Q = P_K attention favours directions along these common eigenvectors."""
     W_Q, W_K, product, parts = symmetric(P, LAMBDA), symmetric(P, MU), LAMBDA * MU, X @ P
     scores = (parts * product) @ parts.T
@@ -86,7 +86,7 @@ def aligned(say, step, answer, check, claim):
 
 
 @question("001.4.2", "Attention whose projections have orthogonal eigenvectors")
-def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
+def solve_orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
     """Prove that attention tends to be uniform if all p_Q,i are orthogonal to all p_K,j."""
     inputs = np.array([[1.0, 2, 0, 1], [0, 1, 1, 0], [2, 0, 1, 1]])
     W_Q, W_K = np.diag([3.0, 1, 0, 0]), np.diag([0.0, 0, 2, 5])
@@ -146,16 +146,16 @@ def exact_rank(matrix):
         row, first, strict=True)] for row in others])
 
 
-def attention(M, V):
+def exact_attention(M, V):
     """Return the weights softmax(log(2) M) and the output, as arrays of fractions."""
     powers = np.power(Fraction(2), np.asarray(M, object))
     A = powers / powers.sum(1, keepdims=True)
     return A, A @ np.asarray(V, object)
 
 
-def ranks(M, V):
+def find_ranks(M, V):
     """Return the exact ranks p of the scores log(2) M, q of V, of the weights, of the output."""
-    return [exact_rank(matrix) for matrix in (M, V, *attention(M, V))]
+    return [exact_rank(matrix) for matrix in (M, V, *exact_attention(M, V))]
 
 
 def random_ranks(cases=150, n=5):
@@ -165,16 +165,16 @@ def random_ranks(cases=150, n=5):
     for _ in range(cases):
         p, q = rng.integers(0, n + 1, 2)
         M = rng.integers(-2, 3, (n, p)) @ rng.integers(-2, 3, (p, n))
-        found.append(ranks(M, rng.integers(-2, 3, (n, q)) @ rng.integers(-2, 3, (q, n))))
+        found.append(find_ranks(M, rng.integers(-2, 3, (n, q)) @ rng.integers(-2, 3, (q, n))))
     return np.array(found)
 
 
 @question("001.4.3", "The rank of attention")
-def rank_of_attention(say, step, answer, check, claim):
+def solve_attention_rank(say, step, answer, check, claim):
     """Q Kᵀ has rank p and V has rank q. What follows for the rank of softmax(Q Kᵀ/√d) V?"""
     M, V = np.outer(range(3), range(3)), np.array([[1, 0], [0, 1], [1, 1]])
-    A, out = attention(M, V)
-    p, q, rank_A, rank = ranks(M, V)
+    A, out = exact_attention(M, V)
+    p, q, rank_A, rank = find_ranks(M, V)
     factors = " ".join(f"({b} − {a})" for a, b in combinations(2 ** M[1], 2))
     say("n = 3 positions, values of width 2; scores that are whole multiples of log 2 make "
         "all weights fractions.")
@@ -197,8 +197,9 @@ def rank_of_attention(say, step, answer, check, claim):
     check("npdl's attention has the same rank for these scores", np.linalg.matrix_rank(y) == rank)
     p, q, weights, rank = random_ranks().T                      # of random cases with 5 positions
     n, identity = 3, np.eye(3, dtype=int)
-    one, cancelled = ranks(M, identity), ranks(0 * M, np.array([[1], [1], [-2]]))
-    uniform, two = ranks(0 * M, identity), ranks(np.add.outer(range(n), (4, 1, 0)), identity)
+    one, cancelled = find_ranks(M, identity), find_ranks(0 * M, np.array([[1], [1], [-2]]))
+    uniform, two = (find_ranks(scores, identity) for scores in (
+        0 * M, np.add.outer(range(n), (4, 1, 0))))
     full = weights == 5
     claim("", "The rank of the attention matrix, from p and q.", "none", "at most q",
           judge((rank <= q).all(), "no answer given"),

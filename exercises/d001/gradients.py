@@ -26,37 +26,39 @@ RULE = ("The rule: differentiating an array of shape s by one of shape t asks ho
 
 def derivative(function, x, step=1e-3):
     """Return d function(x) / dx by finite differences, with the shape of the value, then of x."""
-    def at(index, distance):
+    def shifted(entry, shift):
         moved = x.copy()
-        moved[index] += distance
+        moved[entry] += shift
         return np.asarray(function(moved))
 
-    slopes = [(8 * (at(i, step) - at(i, -step)) - (at(i, 2 * step) - at(i, -2 * step)))
+    slopes = [(8 * (shifted(i, step) - shifted(i, -step))
+               - (shifted(i, 2 * step) - shifted(i, -2 * step)))
               / (12 * step) for i in np.ndindex(x.shape)]
     return np.stack(slopes, -1).reshape(*slopes[0].shape, *x.shape)
 
 
-def loss(out):
+def squared_error(out):
     """Return the sum of squared differences from TARGET."""
     return ((out - TARGET) ** 2).sum()
 
 
-def times(shape):
+def format_shape(shape):
     """Return a shape as text, such as "2 x 2 x 3"."""
     return " x ".join(map(str, shape))
 
 
-def settle(check, claim, name, slopes, ours, answer, more=""):
+def claim_shape(check, claim, symbol, numeric, ours, answer, more=""):
     """Check our derivative `ours` against finite differences, and add a claim on its shape."""
-    check(f"differences give an array {times(slopes.shape)}, with the same numbers",
-          slopes.shape == ours.shape and np.allclose(slopes, ours, atol=1e-6))
-    claim("", f"Dimensions of {name}.", "none", answer,
-          judge(slopes.shape == ours.shape, "no answer given"),
-          f"n = {N}, m = {M}, p = {P}: differences give {times(slopes.shape)} numbers{more}")
+    check(f"differences give an array {format_shape(numeric.shape)}, with the same numbers",
+          numeric.shape == ours.shape and np.allclose(numeric, ours, atol=1e-6))
+    claim("", f"Dimensions of {symbol}.", "none", answer,
+          judge(numeric.shape == ours.shape, "no answer given"),
+          f"n = {N}, m = {M}, p = {P}: differences give {format_shape(numeric.shape)} numbers"
+          + more)
 
 
 @question("001.2.1", "The shape of dL/dO")
-def loss_by_output(say, step, answer, check, claim):
+def solve_shape_of_dL_dO(say, step, answer, check, claim):
     """Give the dimensions of ∂L/∂O for a scalar loss L and an output matrix O (n x m)."""
     out = H @ V
     dL = 2 * (out - TARGET)
@@ -66,11 +68,11 @@ def loss_by_output(say, step, answer, check, claim):
          "shape of O.", "∂L/∂O_ij = 2 (O_ij − target_ij)",
          f"entry (1, 1): 2 · ({out[0, 0]:.0f} − {TARGET[0, 0]:.0f}) = {dL[0, 0]:.0f}",
          arrays({"O": out, "target": TARGET, "∂L/∂O": dL}))
-    answer(f"n x m, here {times(out.shape)}.")
-    settle(check, claim, "dL/dO", derivative(loss, out), dL, "n x m")
-    dO, dH = derivative(loss, A @ X @ V), derivative(lambda h: h @ V, A @ X)
+    answer(f"n x m, here {format_shape(out.shape)}.")
+    claim_shape(check, claim, "dL/dO", derivative(squared_error, out), dL, "n x m")
+    dO, dH = derivative(squared_error, A @ X @ V), derivative(lambda h: h @ V, A @ X)
     chained = np.tensordot(np.tensordot(dO, dH, 2), derivative(lambda x: A @ x, X), 2)
-    direct = derivative(lambda x: loss(A @ x @ V), X)
+    direct = derivative(lambda x: squared_error(A @ x @ V), X)
     claim("", "The shape of a derivative is settled by the shapes of both sides.",
           "layout not stated", "value first, then variable; a gradient has its variable's shape; "
           "the other layout has m x n for part 1",
@@ -80,7 +82,7 @@ def loss_by_output(say, step, answer, check, claim):
 
 
 @question("001.2.2", "The shape of dO/dH")
-def output_by_hidden(say, step, answer, check, claim):
+def solve_shape_of_dO_dH(say, step, answer, check, claim):
     """Give the dimensions of ∂O/∂H for matrices O and H (n x m)."""
     slopes = np.kron(np.eye(N), V.T)
     say(EXAMPLE)
@@ -91,30 +93,30 @@ def output_by_hidden(say, step, answer, check, claim):
          f"∂O₁₁/∂H₁₂ = V₂₁ = {V[1, 0]:.0f};   ∂O₁₁/∂H₂₁ = {slopes[0, M]:.0f}")
     step("To see all at once, number the entries row by row: nm rows for O, nm columns for H.",
          arrays({"V": V, "∂O/∂H as nm x nm": slopes}))
-    answer(f"n x m x n x m, or nm x nm as a matrix; here {times((N, M, N, M))}.")
-    settle(check, claim, "dO/dH", derivative(lambda h: h @ V, H), slopes.reshape(N, M, N, M),
-           "n x m x n x m (as a matrix, nm x nm)",
-           "; with O = H V at most n m^2 of them are not zero, row i of O reading row i of H")
+    answer(f"n x m x n x m, or nm x nm as a matrix; here {format_shape((N, M, N, M))}.")
+    claim_shape(check, claim, "dO/dH", derivative(lambda h: h @ V, H), slopes.reshape(N, M, N, M),
+                "n x m x n x m (as a matrix, nm x nm)",
+                "; with O = H V at most n m^2 of them are not zero, row i of O reading row i of H")
     wider = derivative(lambda h: h @ np.ones((M, 5)), H).shape
     claim("", "O and H have the same number of columns.", "n x m for both",
           "the number of classes k and of hidden units m may differ: n x k x n x m then",
-          judge(wider == (N, 5, N, M), "under-specified"), f"k = 5: {times(wider)} numbers")
+          judge(wider == (N, 5, N, M), "under-specified"), f"k = 5: {format_shape(wider)} numbers")
 
 
 @question("001.2.3", "The shape of dH/dX")
-def hidden_by_input(say, step, answer, check, claim):
+def solve_shape_of_dH_dX(say, step, answer, check, claim):
     """Give the dimensions of ∂H/∂X for a matrix H (n x m) and an input vector X of p elements."""
     say(EXAMPLE)
     step(RULE, "∂H/∂X: (n, m) and (p) make (n, m, p)", f"{N} · {M} · {P} = {A.size} numbers")
     step("Each entry of H depends on each entry of X; take H = A X, entry by entry, to have "
          "slopes that can be read off.", "H_ij = Σ_k A_ijk X_k  →  ∂H_ij/∂X_k = A_ijk",
          f"∂H₁₁/∂X₃ = A₁₁₃ = {A[0, 0, 2]:.0f}", arrays({"∂H/∂X as nm x p": A.reshape(N * M, P)}))
-    answer(f"n x m x p, here {times(A.shape)}.")
-    settle(check, claim, "dH/dX", derivative(lambda x: A @ x, X), A, "n x m x p")
+    answer(f"n x m x p, here {format_shape(A.shape)}.")
+    claim_shape(check, claim, "dH/dX", derivative(lambda x: A @ x, X), A, "n x m x p")
 
 
 @question("001.2.4", "The shape of the second derivative d²L/dH²")
-def second_derivative(say, step, answer, check, claim):
+def solve_shape_of_d2L_dH2(say, step, answer, check, claim):
     """Give the dimensions of ∂²L/∂H² for a scalar loss L and a matrix H (n x m)."""
     size, hessian = N * M, np.kron(np.eye(N), 2 * V @ V.T)
     say(EXAMPLE)
@@ -128,15 +130,15 @@ def second_derivative(say, step, answer, check, claim):
     step("The order of differentiating does not matter, so this matrix is symmetric.",
          "at most nm (nm + 1) / 2 different numbers",
          f"{size} · {size + 1} / 2 = {math.comb(size + 1, 2)}")
-    answer(f"n x m x n x m, the Hessian nm x nm as a matrix; here {times((N, M, N, M))}.")
-    slopes = derivative(lambda h: derivative(lambda h: loss(h @ V), h, 1e-2), H, 1e-2)
-    settle(check, claim, "d2L/dH2", slopes, hessian.reshape(N, M, N, M),
-           "n x m x n x m (as a matrix, the nm x nm Hessian)",
-           f"; symmetric, so {math.comb(size + 1, 2)} different numbers at most")
+    answer(f"n x m x n x m, the Hessian nm x nm as a matrix; here {format_shape((N, M, N, M))}.")
+    slopes = derivative(lambda h: derivative(lambda h: squared_error(h @ V), h, 1e-2), H, 1e-2)
+    claim_shape(check, claim, "d2L/dH2", slopes, hessian.reshape(N, M, N, M),
+                "n x m x n x m (as a matrix, the nm x nm Hessian)",
+                f"; symmetric, so {math.comb(size + 1, 2)} different numbers at most")
 
 
 @question("001.marks", "The marks of the questions and of their parts")
-def marks(say, step, answer, check, claim):
+def solve_missing_marks(say, step, answer, check, claim):
     """Add up the marks of the four questions, and find the marks that are not printed."""
     total, parts = (4, 4, 6, 6), ((4,), (None, 1, 1, 1), (2, 2, None), (None, None, 1))
     left = [f"Q{i}: {whole - sum(filter(None, row))} for part{'s' * (row.count(None) > 1)} "
@@ -170,12 +172,12 @@ d_2 = np.where(h > 0, d_1, 0)
 dW_1 = np.outer(d_2, PAIR)
 
 
-def J_1(p):
+def loss_J_1(code):
     """Return J₁ for a code p."""
-    return ((W_2 @ p + b_2 - PAIR) ** 2).sum() / 2
+    return ((W_2 @ code + b_2 - PAIR) ** 2).sum() / 2
 
 
-def library_gradients():
+def npdl_encoder_gradients():
     """Return ∂J₁/∂W₁ and ∂J/∂W₁ of npdl's autoencoder, for the label 0."""
     model = Autoencoder(2, 2, 2, dtype="float64")
     for layer, W, b in ((model.encoder, W_1, b_1), (model.decoder, W_2, b_2),
@@ -190,21 +192,22 @@ def library_gradients():
     return found
 
 
-def gradient_claim(check, claim, says, answer, ours, slopes, evidence="differences"):
+def claim_gradient(check, claim, statement, answer, ours, numeric, evidence="differences"):
     """Check a gradient against finite differences, and add a claim with the `answer`."""
-    same = np.allclose(ours, slopes, 0, 1e-7)
+    same = np.allclose(ours, numeric, 0, 1e-7)
     check(SAME, same)
-    claim("", says, "none", answer, judge(same, "no answer given"), f"{evidence}: error below 1e-7")
+    claim("", statement, "none", answer, judge(same, "no answer given"),
+          f"{evidence}: error below 1e-7")
 
 
 @question("001.3.1", "An autoencoder's gradient in its code p")
-def by_code(say, step, answer, check, claim):
+def solve_gradient_of_code(say, step, answer, check, claim):
     """Give δ₁ = ∂J₁/∂p."""
     squares = " + ".join(f"{v * v:.0f}" for v in e)
     products = " + ".join(f"({a:.0f}) · {w:.0f}" for a, w in zip(e, W_2[:, 0], strict=True))
     say(WORDS, GIVEN)
     step("Run it forwards.", "h = W₁ x + b₁    p = ReLU(h)    x' = W₂ p + b₂",
-         f"J₁ = ½ ‖x' − x‖² = ({squares}) / 2 = {J_1(p):.1f}",
+         f"J₁ = ½ ‖x' − x‖² = ({squares}) / 2 = {loss_J_1(p):.1f}",
          arrays({"h": h, "p": p, "x'": e + PAIR, "x' − x": e}))
     step("Write J₁ as a sum, and differentiate it by one entry of p: p_k enters every x'_i "
          "with the weight (W₂)_ik; the ½ cancels the 2 of the square.",
@@ -212,8 +215,8 @@ def by_code(say, step, answer, check, claim):
     step("The sum runs over the rows of W₂, so it is a product with the transpose. x itself "
          "is held fixed: it is the target here.", "δ₁ = W₂ᵀ (x' − x)", arrays({"δ₁": d_1}))
     answer("δ₁ = W₂ᵀ (x' − x), D_p numbers.")
-    gradient_claim(check, claim, "dJ_1/dp.", "W_2^T (x' - x), D_p numbers", d_1,
-                   derivative(J_1, p))
+    claim_gradient(check, claim, "dJ_1/dp.", "W_2^T (x' - x), D_p numbers", d_1,
+                   derivative(loss_J_1, p))
     matrix, logits, relu = np.array([[5, 0], [-3, 7]]), W_3 @ p + b_3, ReLU()
     value, _ = CrossEntropy().forward(logits[None], np.array([0]))
     right, left = (abs(relu.forward(np.array([s]))[0][0] / s) for s in (1e-6, -1e-6))
@@ -223,8 +226,8 @@ def by_code(say, step, answer, check, claim):
           "identity error below 1e-12")
     claim("", "J_1 computes the Euclidean distance between input and reconstruction.",
           "Euclidean distance", "half its square",
-          judge(math.isclose(J_1(p), np.linalg.norm(e)), if_false="slip"),
-          f"in the example the distance is {np.linalg.norm(e):.3f}, J_1 = {J_1(p):g}; their "
+          judge(math.isclose(loss_J_1(p), np.linalg.norm(e)), if_false="slip"),
+          f"in the example the distance is {np.linalg.norm(e):.3f}, J_1 = {loss_J_1(p):g}; their "
           "gradients differ too")
     claim("", "J_2 is the cross-entropy of the label y and the prediction y^ = W_3 p + b_3.",
           "CE(y, y^)", f"CE(y, softmax(y^)) = {value:.3f} here",
@@ -241,7 +244,7 @@ def by_code(say, step, answer, check, claim):
 
 
 @question("001.3.2", "An autoencoder's gradient before the ReLU")
-def before_relu(say, step, answer, check, claim):
+def solve_gradient_before_relu(say, step, answer, check, claim):
     """Give δ₂ = ∂J₁/∂h in terms of δ₁."""
     say(WORDS, GIVEN)
     step("p_k = max(0, h_k) depends on h_k alone, with the slope 1 above 0 and 0 below.",
@@ -252,12 +255,12 @@ def before_relu(say, step, answer, check, claim):
          "(At h = 0 there is no slope; 0 is the usual choice.)", "δ₂ = δ₁ * 1{h > 0}",
          arrays({"δ₂": d_2}))
     answer("δ₂ = δ₁ * 1{h > 0}, entry by entry.")
-    gradient_claim(check, claim, "dJ_1/dh in terms of d_1.", "d_1 * 1{h > 0}, entry by entry", d_2,
-                   derivative(lambda h: J_1(np.maximum(h, 0)), h))
+    claim_gradient(check, claim, "dJ_1/dh in terms of d_1.", "d_1 * 1{h > 0}, entry by entry", d_2,
+                   derivative(lambda h: loss_J_1(np.maximum(h, 0)), h))
 
 
 @question("001.3.3", "An autoencoder's gradient in W_1")
-def by_weights(say, step, answer, check, claim):
+def solve_gradient_of_W_1(say, step, answer, check, claim):
     """Give ∂J₁/∂W₁ in terms of δ₂."""
     say(WORDS, GIVEN)
     step("Start from δ₂ = ∂J₁/∂h of Question 3.2. (W₁)_kj multiplies x_j and is added into "
@@ -268,11 +271,11 @@ def by_weights(say, step, answer, check, claim):
          "∂J₁/∂W₁ = δ₂ xᵀ = [δ₂ x₁ᵀ  δ₂ x₂ᵀ]",
          arrays({"δ₂": d_2, "xᵀ": PAIR[None], "∂J₁/∂W₁": dW_1}))
     answer("∂J₁/∂W₁ = δ₂ xᵀ, D_p x 2 D_x; its halves are the gradients of W₁₁ and W₁₂.")
-    first, total = library_gradients()
+    first, total = npdl_encoder_gradients()
     check("npdl's autoencoder has the same gradient of J₁", np.allclose(first, dW_1, 0, 1e-11))
-    gradient_claim(check, claim, "dJ_1/dW_1 in terms of d_2.",
+    claim_gradient(check, claim, "dJ_1/dW_1 in terms of d_2.",
                    "d_2 x^T (D_p x 2 D_x): [d_2 x_1^T, d_2 x_2^T]", dW_1,
-                   derivative(lambda W: J_1(np.maximum(W @ PAIR + b_1, 0)), W_1),
+                   derivative(lambda W: loss_J_1(np.maximum(W @ PAIR + b_1, 0)), W_1),
                    "differences, and npdl's backward of J_1 alone")
     share = abs(total - first).max() / abs(total).max()
     claim("", "The network is trained with these gradients.", "total loss J, gradients of J_1",

@@ -12,7 +12,7 @@ Q, PRIOR, LIKELIHOOD = (np.array([Fraction(*pair) for pair in row]) for row in (
     ((1, 2), (1, 4), (1, 4)), ((1, 4), (1, 2), (1, 4)), ((3, 5), (1, 5), (2, 5))))
 
 
-def bayes(prior, likelihood):
+def apply_bayes_rule(prior, likelihood):
     """Return P(context) and the posterior. `likelihood` is P(context | output) per output."""
     joint = prior * likelihood
     return joint.sum(), joint / joint.sum()
@@ -24,18 +24,18 @@ def kl_divergence(p, q):
         return p @ np.log(p / q)
 
 
-def sides(q, prior, likelihood):
+def both_sides(q, prior, likelihood):
     """Return the left and the right side of the identity for a distribution q."""
-    evidence, posterior = bayes(prior, likelihood)
+    evidence, posterior = apply_bayes_rule(prior, likelihood)
     with np.errstate(divide="ignore"):
         right = np.log(evidence) - q @ np.log(likelihood) + kl_divergence(q, prior)
     return float(kl_divergence(q, posterior)), float(right)
 
 
 @question("001.1", "The divergence of an approximate posterior, taken apart")
-def divergence(say, step, answer, check, claim):
+def solve_divergence_identity(say, step, answer, check, claim):
     """Show: D(Q ‖ posterior) = log P(context) − E_Q log P(context | output) + D(Q ‖ prior)."""
-    exact_evidence, exact_posterior = bayes(PRIOR, LIKELIHOOD)
+    exact_evidence, exact_posterior = apply_bayes_rule(PRIOR, LIKELIHOOD)
     q, prior, likelihood, posterior = (
         row.astype(float) for row in (Q, PRIOR, LIKELIHOOD, exact_posterior))
     evidence = math.log(exact_evidence)
@@ -65,7 +65,8 @@ def divergence(say, step, answer, check, claim):
     answer("The identity is Bayes' rule under a logarithm, averaged over Q; it needs P(c) "
            "> 0, and Q = 0 where the posterior is 0.")
     rng = np.random.default_rng(0)
-    pairs = [sides(*rng.dirichlet(np.ones(5), 2), rng.uniform(0.05, 0.95, 5)) for _ in range(200)]
+    pairs = [both_sides(*rng.dirichlet(np.ones(5), 2), rng.uniform(0.05, 0.95, 5))
+             for _ in range(200)]
     both, _ = KLDivergence("none").forward(np.log([q, q]), np.log([posterior, prior]))
     check("npdl's KLDivergence gives the left side and D(Q ‖ prior)",
           np.allclose(both, (left.sum(), rest.sum()), 0, 1e-12))
@@ -80,10 +81,10 @@ def divergence(say, step, answer, check, claim):
     y = np.random.default_rng(0).choice(3, 20_000, p=q)
     sample = np.log(evidence * q[y] / (likelihood[y] * prior[y]))
     error = sample.std() / len(sample) ** 0.5
-    infinite = [sides(q, np.array([0, 0.5, 0.5]), likelihood),
-                sides(q, prior, likelihood * (0, 1, 1))]
+    infinite = [both_sides(q, np.array([0, 0.5, 0.5]), likelihood),
+                both_sides(q, prior, likelihood * (0, 1, 1))]
     reverse = float(kl_divergence(posterior, q))
-    nearer, lowered = sides((q + posterior) / 2, prior, likelihood)
+    nearer, lowered = both_sides((q + posterior) / 2, prior, likelihood)
     claim("", "The terms on the right are expectations under Q.", "E_Q",
           f"left {left:.4f}; right, sampled from Q: {sample.mean():.4f} +- {error:.4f}",
           judge(abs(sample.mean() - left) < 4 * error), "20,000 outputs drawn from Q, seed 0")

@@ -14,24 +14,24 @@ from npdl.functions import softmax
 MU, NU, SIGMA, D = np.array([1, 2]), np.array([3, -1]), 1, 2
 
 
-def drawn(mu, nu=None, count=200_000):
+def sample_dot_products(mu, nu=None, count=200_000):
     """Return samples of q·k for independent q (mean `mu`) and k (mean `nu`), or of q·q; σ is 1."""
     q, k = np.random.default_rng(0).standard_normal((2, count, len(mu)))
     return ((q + mu) * (q + mu if nu is None else k + nu)).sum(1)
 
 
-def standard_errors(values, mean):
+def z_score(values, mean):
     """Return the distance of a sample's mean from `mean`, in standard errors."""
     return abs(values.mean() - mean) / (values.std() / len(values) ** 0.5)
 
 
 @question("002.6a", "The mean of a dot product")
-def mean_of_dot_product(say, step, answer, check, claim):
+def solve_dot_product_mean(say, step, answer, check, claim):
     """Derive the mean E[q·k] for random q and k in R^d, normal with mean μ and covariance σ² I."""
     squares, mixed, mean = MU**2, MU * NU, MU @ MU
     own = mean + D * SIGMA**2
-    sample, apart, square = drawn(MU, MU), drawn(MU, NU), drawn(MU)
-    off = standard_errors(sample, mean)
+    sample, apart, square = (sample_dot_products(MU, nu) for nu in (MU, NU, None))
+    off = z_score(sample, mean)
     say(f"d = {D}, μ = {vec(MU)}, σ = {SIGMA}.")
     step("Write the dot product as a sum; the mean of a sum is the sum of the means.",
          "E[q·k] = Σᵢ E[qᵢ kᵢ]")
@@ -45,8 +45,7 @@ def mean_of_dot_product(say, step, answer, check, claim):
          "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²", f"{mean} + {D} · {SIGMA}² = {own}")
     answer(f"E[q·k] = μ·μ, here {mean}; neither σ nor d enters by itself.")
     check("the means of 200,000 drawn products lie within 4 standard errors, of one mean, of "
-          "two and of k = q",
-          max(off, standard_errors(apart, MU @ NU), standard_errors(square, own)) < 4)
+          "two and of k = q", max(off, z_score(apart, MU @ NU), z_score(square, own)) < 4)
     claim("", "E[q.k] = mu.mu", "mu^T mu", f"{mean} for mu = {vec(MU)}, sigma = {SIGMA}",
           judge(off < 4), f"200,000 draws of seed 0: {sample.mean():.2f}")
     claim("premise", "q and k are two random vectors; nothing is said of their dependence",
@@ -64,7 +63,7 @@ def mean_of_dot_product(say, step, answer, check, claim):
 
 
 @question("002.6b", "The variance of a dot product")
-def variance_of_dot_product(say, step, answer, check, claim):
+def solve_dot_product_variance(say, step, answer, check, claim):
     """Derive the variance Var(q·k) for random q and k, normal with mean μ and covariance σ² I."""
     squares, mean, M = MU**2, MU @ MU, np.outer(MU, MU) + SIGMA**2 * np.eye(D, dtype=int)
     parts = (squares + SIGMA**2) ** 2 - squares**2
@@ -72,7 +71,7 @@ def variance_of_dot_product(say, step, answer, check, claim):
     closed = 2 * SIGMA**2 * mean + D * SIGMA**4
     printed = 2 * D * SIGMA**2 * mean + D * SIGMA**4
     two, own = SIGMA**2 * (mean + NU @ NU) + D * SIGMA**4, 2 * closed
-    sample = drawn(MU, MU)
+    sample = sample_dot_products(MU, MU)
     say(f"d = {D}, μ = {vec(MU)}, σ = {SIGMA}.")
     step("Coordinates are independent, so variances add up; each from its second moment.",
          "Var(qᵢ kᵢ) = E[qᵢ²] E[kᵢ²] − μᵢ⁴ = (μᵢ² + σ²)² − μᵢ⁴",
@@ -98,8 +97,9 @@ def variance_of_dot_product(say, step, answer, check, claim):
     answer(f"Var(q·k) = 2 σ² μ·μ + d σ⁴, here {closed}.")
     check("moments, closed form and trace agree exactly", sum(parts) == closed == trace - mean**2)
     check("the variances of 200,000 drawn products, of one mean, of two and of k = q, lie within 4 "
-          "standard errors", max(standard_errors((x - x.mean()) ** 2, variance) for x, variance in (
-                                 (sample, closed), (drawn(MU, NU), two), (drawn(MU), own))) < 4)
+          "standard errors", max(z_score((x - x.mean()) ** 2, variance) for x, variance in (
+                                 (sample, closed), (sample_dot_products(MU, NU), two),
+                                 (sample_dot_products(MU), own))) < 4)
     q = 2 * MU + 3 * np.array(list(product((-1, 1), repeat=D)))     # all with probability 1/4
     claim("", "(q.k)^2 = Tr(q q^T k k^T), and E[q q^T] = mu mu^T + sigma^2 I",
           "the lines before it", "both hold",
@@ -117,23 +117,23 @@ def variance_of_dot_product(say, step, answer, check, claim):
           "0", weight="answer")
 
 
-def variance(m, d, sigma=1):
-    """Return Var(q·k) = 2 σ² μ·μ + d σ⁴ for μᵢ = m."""
-    return 2 * sigma**2 * d * m * m + d * sigma**4
+def product_variance(mu, d, sigma=1):
+    """Return Var(q·k) = 2 σ² μ·μ + d σ⁴ for μᵢ = mu."""
+    return 2 * sigma**2 * d * mu * mu + d * sigma**4
 
 
-def growth(values):
+def growth_exponent(values):
     """Return the exponent of d, from values at d = 64 and d = 256."""
     return math.log(values[1] / values[0], 4)
 
 
 @question("002.6c", "The scale of a dot product")
-def scaling(say, step, answer, check, claim):
+def solve_scale_for_linear_growth(say, step, answer, check, claim):
     """Find the scale s for which E[q·k / s] grows linearly with d."""
     widths, m = (4, 16, 64), 2
     means = [d * m * m for d in widths]
     by_root = [mean / math.sqrt(d) for mean, d in zip(means, widths, strict=True)]
-    spreads = [variance(0, d) / d for d in widths]
+    spreads = [product_variance(0, d) / d for d in widths]
     listed = ", ".join(map(str, widths))
     say(f"μᵢ = {m} in every coordinate, d = {listed}.")
     step("Take every mean the same, so that d is all that changes.",
@@ -153,8 +153,9 @@ def scaling(say, step, answer, check, claim):
     answer("For a mean that grows linearly s must not grow with d (s = 1 does); s = √d gives "
            "growth as √d, and is the choice that keeps the standard deviation, not the mean.")
     check("the mean of 200,000 products drawn at d = 16 is within 1 % of the table's",
-          abs(drawn(*np.full((2, 16), m)).mean() / means[1] - 1) < 0.01)
-    plain, root = (growth([d * m * m / s(d) for d in (64, 256)]) for s in (lambda d: 1, math.sqrt))
+          abs(sample_dot_products(*np.full((2, 16), m)).mean() / means[1] - 1) < 0.01)
+    plain, root = (growth_exponent([d * m * m / s(d) for d in (64, 256)])
+                   for s in (lambda d: 1, math.sqrt))
     centred = np.zeros(64) @ np.zeros(64)
     claim("", "s = sqrt(d) makes E[q.k / s] grow linearly with d", "s = sqrt(d)",
           "no: it grows as sqrt(d) when every mu_i is the same, and is 0 for mu = 0; linear "
@@ -164,7 +165,7 @@ def scaling(say, step, answer, check, claim):
     claim("", "the case mu = 0 answers the question", "consider mu = 0",
           "for mu = 0 the mean is 0 under every s, and no s makes it grow",
           judge(centred != 0), f"E[q.k] = {centred:.0f} at d = 64")
-    wide, shifted = variance(0, 64, 2) / 64, variance(1, 64) / 64
+    wide, shifted = product_variance(0, 64, 2) / 64, product_variance(1, 64) / 64
     claim("", "s = sqrt(d) keeps the dot product at a consistent scale across d",
           "s = sqrt(d), as in transformers",
           "of the standard deviation, and to 1 only for mu = 0 and sigma = 1; in general s = "
@@ -174,13 +175,13 @@ def scaling(say, step, answer, check, claim):
 
 
 @question("002.6d", "A dot product without a scale")
-def unscaled(say, step, answer, check, claim):
+def solve_variance_without_scale(say, step, answer, check, claim):
     """Say what happens to the variance of the dot product with s = 1."""
     widths, rows = (1, 16, 256), []
     for d in widths:
         gap = math.sqrt(2 * d)
         raw, scaled = (float(softmax(np.array([g, 0.0]))[0]) for g in (gap, math.sqrt(2)))
-        rows.append((d, variance(0, d), f"{gap:.2f}", raw, f"{raw * (1 - raw):.1e}", scaled,
+        rows.append((d, product_variance(0, d), f"{gap:.2f}", raw, f"{raw * (1 - raw):.1e}", scaled,
                      scaled * (1 - scaled)))
     variances, listed = ", ".join(str(row[1]) for row in rows), ", ".join(map(str, widths))
     say("Standard normal q and k (μ = 0, σ = 1), two keys.")
@@ -188,18 +189,17 @@ def unscaled(say, step, answer, check, claim):
          f"σ = 1: {variances} at d = {listed}")
     step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of two.",
          "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
-         table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d", "its slope"),
-               rows))
+         table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d", "its slope"), rows))
     step("The larger weight goes to 1, and the slope, with which every gradient of q and k is "
          "multiplied, goes to 0: the softmax saturates. Divided by √d the gap is √2 at every d.")
     answer("The variance grows linearly with d, the softmax puts all weight on one key, and "
            f"the gradients through it vanish (slope {rows[-1][4]} at d = {widths[-1]}); they "
            "do not explode.")
     check("the variance of 200,000 drawn products at d = 16 is within 3 % of 16",
-          abs(drawn(*np.zeros((2, 16))).var() / 16 - 1) < 0.03)
+          abs(sample_dot_products(*np.zeros((2, 16))).var() / 16 - 1) < 0.03)
     weights, (scaled, slope) = [row[3] for row in rows], rows[-1][5:]
-    zero, same = (growth([variance(m, d) for d in (64, 256)]) for m in (0, 1))
-    printed = growth([2 * d * d * 100**2 + d for d in (64, 256)])
+    zero, same = (growth_exponent([product_variance(m, d) for d in (64, 256)]) for m in (0, 1))
+    printed = growth_exponent([2 * d * d * 100**2 + d for d in (64, 256)])
     claim("", "with s = 1 the variance grows linearly with d", "linearly, shown for mu = 0",
           "yes: d sigma^4 for mu = 0; for other mu too, if mu.mu grows at most linearly",
           judge(abs(zero - 1) < 1e-9 and abs(same - 1) < 1e-9),

@@ -15,7 +15,7 @@ from npdl.layers.recurrent import RNNCell
 W, GRADIENT = np.array([[0.85, 0.35], [0.35, 0.85]]), np.array([1.0, 0.0])
 
 
-def by_npdl(W, gradient, steps):
+def npdl_gradients_back(W, gradient, steps):
     """Return the gradients 0 to `steps` steps back, by npdl's RNN cell h' = W h at h = 0."""
     cell, gradients = RNNCell(1, 2, bias=False, dtype="float64"), [np.asarray(gradient)]
     cell.W_h.data[...] = W.T
@@ -26,7 +26,7 @@ def by_npdl(W, gradient, steps):
 
 
 @question("002.1", "Why gradients that vanish or explode trouble a recurrent network")
-def through_time(say, step, answer, check, claim):
+def solve_vanishing_and_exploding(say, step, answer, check, claim):
     """Explain why vanishing and exploding gradients trouble a recurrent network."""
     trace, det = np.trace(W), np.linalg.det(W)
     root = math.sqrt(trace**2 / 4 - det)
@@ -36,7 +36,7 @@ def through_time(say, step, answer, check, claim):
     growing, fading = [along * large**k for k in lags], [across * small**k for k in lags]
     closed = [np.array([a + b, a - b]) for a, b in zip(growing, fading, strict=True)]
     sizes = [float(np.linalg.norm(np.linalg.matrix_power(W, k), 2)) for k in lags]
-    factor, gradients = large * (1 - 0.9**2), by_npdl(W, GRADIENT, 50)
+    factor, gradients = large * (1 - 0.9**2), npdl_gradients_back(W, GRADIENT, 50)
     say("Two units, W symmetric, a gradient that begins in the first unit alone.")
     step("One step back. The gradient at the older state is the gradient at the newer one "
          "times the Jacobian of the step.",
@@ -53,8 +53,7 @@ def through_time(say, step, answer, check, claim):
          f"a = {along:.3f}, b = {across:.3f}",
          table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
                [(k, f"{a:.3g}", f"{b:.3g}", vec(g), float(np.linalg.norm(g)), size)
-                for k, a, b, g, size in zip(lags, growing, fading, closed, sizes,
-                                            strict=True)]))
+                for k, a, b, g, size in zip(lags, growing, fading, closed, sizes, strict=True)]))
     step("|g_k| is of this one gradient; the norm of the matrix power, next to it, is the "
          "most that any gradient of length 1 can become.",
          "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
@@ -112,7 +111,7 @@ def through_time(say, step, answer, check, claim):
           f"{large:.1f} a step where tanh is the identity")
 
 
-def descent(w, lr, updates, squash=False):
+def descend_one_unit(w, lr, updates, use_tanh=False):
     """Return (w, h₃, loss, dL/dw) before and after each of `updates` gradient-descent updates of w.
 
     The network has one unit with h' = w h, or tanh(w h) if `squash`, and h₀ = 1. Its loss is h₃²/2.
@@ -122,7 +121,7 @@ def descent(w, lr, updates, squash=False):
         state, slope = 1.0, 0.0                                     # slope = dh/dw
         for _ in range(3):
             slope, state = state + w * slope, w * state
-            if squash:
+            if use_tanh:
                 state = math.tanh(state)
                 slope *= 1 - state * state
         rows.append((w, state, state * state / 2, state * slope))
@@ -131,14 +130,14 @@ def descent(w, lr, updates, squash=False):
 
 
 @question("002.1", "What exploding gradients do to training")
-def exploding(say, step, answer, check, claim):
+def solve_effects_of_explosion(say, step, answer, check, claim):
     """Show on one recurrent unit what exploding gradients do to weights, loss and loss curve."""
-    straight = descent(2.0, 0.1, 3)
-    bent = descent(1.5, 30.0, 3, squash=True)
+    straight = descend_one_unit(2.0, 0.1, 3)
+    bent = descend_one_unit(1.5, 30.0, 3, use_tanh=True)
     w, h, loss, slope = straight[0]
-    up, down = (descent(w + move, 0, 0)[0][2] for move in (1e-6, -1e-6))
+    up, down = (descend_one_unit(w + move, 0, 0)[0][2] for move in (1e-6, -1e-6))
 
-    def shown(rows):
+    def format_updates(rows):
         return table(("update", "w", "h₃", "L", "dL/dw"), [
             (str(n), *(f"{value:.3g}" for value in row)) for n, row in enumerate(rows)])
 
@@ -150,10 +149,10 @@ def exploding(say, step, answer, check, claim):
     step("Plain descent, learning rate 0.1, no tanh: the step goes over 0 and lands further "
          "out, where the gradient is longer still.",
          "w ← w − 0.1 dL/dw", f"w = {w:.0f} − 0.1 · {slope:.0f} = {straight[1][0]:.1f}",
-         shown(straight))
+         format_updates(straight))
     step("The same with tanh in every step, from w = 1.5 with learning rate 30: one jump, and "
          "then every tanh is at its end, the gradient is 0, and nothing moves.",
-         "hₜ = tanh(w hₜ₋₁),   slope 1 − hₜ² in each step", shown(bent))
+         "hₜ = tanh(w hₜ₋₁),   slope 1 − hₜ² in each step", format_updates(bent))
     answer("It depends: without a bound |w| runs away, faster than exponentially "
            f"({', '.join(f'{abs(row[0]):.3g}' for row in straight)}); with tanh one jump ends "
            f"on a plateau at L = {bent[-1][2]:.3f}, where dL/dw = {bent[-1][3]:.0e}.")
@@ -183,10 +182,10 @@ def cosine(a, b):
     return float(np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
-def batch_norm_rate(scale, normalised, steps=50, width=32):
+def gradient_factor_per_step(weight_scale, normalised, steps=50, width=32):
     """Return the factor per step of the gradient of h' = tanh(BN(h W + x)), or without BN."""
     rng = np.random.default_rng(8)
-    W = rng.standard_normal((width, width)) * scale / math.sqrt(width)
+    W = rng.standard_normal((width, width)) * weight_scale / math.sqrt(width)
     h, norm, caches = rng.standard_normal((64, width)), BatchNorm(width, dtype="float64"), []
     for x in 0.5 * rng.standard_normal((steps, 64, width)):
         z, cache = h @ W + x, None
@@ -203,7 +202,7 @@ def batch_norm_rate(scale, normalised, steps=50, width=32):
 
 
 @question("002.1", "What the remedies do: clipping, gates, initialisation, batch normalisation")
-def remedies(say, step, answer, check, claim):
+def solve_remedies(say, step, answer, check, claim):
     """Name remedies for vanishing and exploding gradients, and say what each of them does."""
     g = np.array([3.0, 4.0])
     tiny = 1e-5 * g
@@ -223,8 +222,7 @@ def remedies(say, step, answer, check, claim):
          f"|g| = {np.linalg.norm(tiny):.0e} before and {np.linalg.norm(kept):.0e} after")
     step("Gates: the memory's own road multiplies by the forget gate, not by W.",
          "cₜ = f cₜ₋₁ + …   →   ∂c_T/∂c₀ = f^T along this road",
-         table(("f", "f¹⁰", "f⁵⁰"),
-               [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
+         table(("f", "f¹⁰", "f⁵⁰"), [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
     step("Initialisation: with n inputs of variance v a step changes a length by √(n v) on "
          "average.", "E|W h|² = n v |h|²", f"v = 1/n (Xavier): √1 = {xavier:.3f} a step",
          f"v = 2/n (He): √2 = {he:.3f} a step, {he**20:.0f} after 20 steps near h = 0")
@@ -251,7 +249,7 @@ def remedies(say, step, answer, check, claim):
           f"it changes by a factor {same / short:.3f}; holds as its own line has it")
     biases = np.array([0, 1, 5])
     left = (1 / (1 + np.exp(-biases))) ** 50
-    plain, normed = ([batch_norm_rate(scale, way) for scale in (0.25, 4.0)]
+    plain, normed = ([gradient_factor_per_step(scale, way) for scale in (0.25, 4.0)]
                      for way in (False, True))
     claim("gates", "LSTM and GRU cells regulate the flow of gradients", "gating regulates it",
           "with a forget gate near 1; at the usual start near 1/2 an LSTM's gradient vanishes "

@@ -14,16 +14,16 @@ from npdl.functions import sigmoid
 from npdl.layers.recurrent import GRUCell
 
 
-def proof_lines(e):
+def sigmoid_proof_lines(e):
     """Return the lines of the proof as fractions, where the Fraction e stands for exp(-x)."""
     return [1 - 1 / (1 + e), ((1 + e) - 1) / (1 + e), e / (1 + e), 1 / (1 + 1 / e)]
 
 
 @question("002.2a", "The sigmoid's symmetry")
-def symmetry(say, step, answer, check, claim):
+def solve_sigmoid_symmetry(say, step, answer, check, claim):
     """Show that sigmoid(-x) = 1 - sigmoid(x)."""
     e = Fraction(1, 3)
-    right, _, middle, left = proof_lines(e)
+    right, _, middle, left = sigmoid_proof_lines(e)
     say("x = ln 3, so that eˣ = 3 and everything is a fraction.")
     step("Write the right-hand side over one denominator.",
          "1 − σ(x) = 1 − 1/(1 + e⁻ˣ) = e⁻ˣ/(1 + e⁻ˣ)",
@@ -34,7 +34,7 @@ def symmetry(say, step, answer, check, claim):
     step("That is the definition of σ at −x, since e⁻⁽⁻ˣ⁾ = eˣ.", "σ(−x) = 1/(1 + eˣ)",
          f"σ(−ln 3) = {left},  σ(ln 3) = {1 / (1 + e)},  sum {left + 1 / (1 + e)}")
     answer(f"σ(−x) = 1/(1 + eˣ) = 1 − σ(x) for every x; at x = ln 3: {left} = 1 − {1 - left}.")
-    lines = [proof_lines(Fraction(n, d)) for n in range(1, 30) for d in range(1, 30)]
+    lines = [sigmoid_proof_lines(Fraction(n, d)) for n in range(1, 30) for d in range(1, 30)]
     x = np.linspace(-50, 50, 10001)
     check("npdl's sigmoid on [−50, 50]", np.allclose(sigmoid(-x), 1 - sigmoid(x), 0, 1e-12))
     claim("", "sigmoid(-x) = 1 - sigmoid(x), and every line of the proof",
@@ -52,29 +52,29 @@ def symmetry(say, step, answer, check, claim):
 
 
 @question("002.2b", "A GRU with its update gate near 0")
-def update_gate(say, step, answer, check, claim):
+def solve_update_gate_near_0(say, step, answer, check, claim):
     """Decide: with z_t near 0 the state hardly changes."""
     h, candidate, gates = 0.8, -0.4, (0.5, 0.1, 0.01, 0.001)
 
-    def new(z, h=h, candidate=candidate):
+    def h_next(z, h=h, candidate=candidate):
         return (1 - z) * h + z * candidate
 
     moves = [z * (candidate - h) for z in gates]
     say(f"One unit, hₜ₋₁ = {h}, candidate ĥₜ = {candidate}.")
     step("Put zₜ into the update.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ",
-         f"zₜ = 0.1:  {1 - 0.1:.1f} · {h} + 0.1 · {candidate} = {new(0.1):.2f}")
+         f"zₜ = 0.1:  {1 - 0.1:.1f} · {h} + 0.1 · {candidate} = {h_next(0.1):.2f}")
     step("Subtract hₜ₋₁: the change is zₜ times the distance to the candidate.",
          "hₜ − hₜ₋₁ = zₜ (ĥₜ − hₜ₋₁),   |hₜ − hₜ₋₁| ≤ 2 zₜ, as |hₜ₋₁| ≤ 1 and |ĥₜ| < 1",
          f"0.1 · ({candidate} − {h}) = {moves[1]:.2f}")
     step("Smaller zₜ, smaller change. Over T steps (1 − zₜ)^T of the first state is left, so "
          "that 'near 0' has to mean well below 1/T for a long memory.",
          table(("zₜ", "hₜ", "hₜ − hₜ₋₁", "zₜ (ĥₜ − hₜ₋₁)", "(1 − zₜ)⁵⁰"),
-               [(f"{z:.3f}", f"{new(z):.4f}", f"{new(z) - h:.4f}", f"{move:.4f}",
+               [(f"{z:.3f}", f"{h_next(z):.4f}", f"{h_next(z) - h:.4f}", f"{move:.4f}",
                  f"{(1 - z)**50:.3f}") for z, move in zip(gates, moves, strict=True)]))
     answer(f"True: |hₜ − hₜ₋₁| = zₜ |ĥₜ − hₜ₋₁| ≤ 2 zₜ; at zₜ = {gates[-1]} the state moves "
            f"by {abs(moves[-1]):.4f} in a step.")
     check("no change is larger than 2 zₜ",
-          all(abs(new(z, a, b) - a) <= 2 * z + 1e-15 for z in gates
+          all(abs(h_next(z, a, b) - a) <= 2 * z + 1e-15 for z in gates
               for a in (-1, 0.3, 1) for b in (-1, 0.5, 1)))
     left = [100 * (1 - z) ** 50 for z in gates]
     claim("", "with z near 0 the state hardly changes", "True",
@@ -87,7 +87,7 @@ def update_gate(say, step, answer, check, claim):
           judge(left[1] < 1 < 90 < left[3], "under-specified"),
           f"after 50 steps {left[1]:.2f} % at z = 0.1, {left[2]:.0f} % at 0.01, "
           f"{left[3]:.0f} % at 0.001")
-    low, high = (abs(new(z) - h) for z in (0.01, 0.99))
+    low, high = (abs(h_next(z) - h) for z in (0.01, 0.99))
     claim("", "it is the update gate near 0, not near 1, that keeps the state",
           "h' = (1 - z) h + z h^",
           "as printed, z near 0 keeps; many libraries compute z h + (1 - z) h^, where z near "
@@ -96,15 +96,15 @@ def update_gate(say, step, answer, check, claim):
 
 
 @question("002.2c", "A GRU with its update gate near 1 and its reset gate near 0")
-def reset_gate(say, step, answer, check, claim):
+def solve_reset_gate_near_0(say, step, answer, check, claim):
     """Decide: for z_t near 1 together with r_t near 0, the past is remembered very well."""
     x, start = 0.5, 0.9
 
-    def new(z, r, h):
+    def h_next(z, r, h):
         return (1 - z) * h + z * math.tanh(x + r * 2 * h)
 
-    rows = [(f"{z:.3f}", f"{r:.3f}", f"{new(z, r, start):.4f}", f"{new(z, r, -start):.4f}",
-             f"{new(z, r, start) - new(z, r, -start):.4f}")
+    rows = [(f"{z:.3f}", f"{r:.3f}", f"{h_next(z, r, start):.4f}", f"{h_next(z, r, -start):.4f}",
+             f"{h_next(z, r, start) - h_next(z, r, -start):.4f}")
             for z, r in ((1, 0), (0.99, 0.01), (0.9, 0.1), (0.5, 0.5), (0, 0))]
     z, r = 0.99, 0.01
     bend = 1 - math.tanh(x + r * 2 * start) ** 2
@@ -122,20 +122,21 @@ def reset_gate(say, step, answer, check, claim):
     answer(f"False: at zₜ = 1, rₜ = 0 the new state is tanh(W xₜ) = {math.tanh(x):.4f} "
            "whatever hₜ₋₁ was; near it, about (1 − zₜ) + rₜ U of a change is left.")
     check("the derivative against a difference",
-          abs(slope - (new(z, r, start + 1e-6) - new(z, r, start - 1e-6)) / 2e-6) < 1e-8)
+          abs(slope - (h_next(z, r, start + 1e-6) - h_next(z, r, start - 1e-6)) / 2e-6) < 1e-8)
     cell = GRUCell(1, 1, dtype="float64")
     cell.W_x.data[...], cell.W_h.data[...] = [[0, 0, 1]], [[0, 0, 2]]
     cell.b.data[...] = [math.log(z / (1 - z)), math.log(r / (1 - r)), 0]    # gates of z and r
     states = [cell.forward(np.full((1, 1), x), np.full((1, 1), h))[0] for h in (start, -start)]
     check(f"npdl's GRU cell gives the same new states at zₜ = {z}, rₜ = {r}",
-          np.allclose(np.ravel(states), [new(z, r, start), new(z, r, -start)]))
+          np.allclose(np.ravel(states), [h_next(z, r, start), h_next(z, r, -start)]))
     claim("", "with z near 1 and r near 0 the past state is remembered very well", "False",
           "false: at z = 1, r = 0 the new state is tanh(x W), with no h in it",
-          judge(new(1, 0, start) == new(1, 0, -start)), "the same state from two opposite pasts")
+          judge(h_next(1, 0, start) == h_next(1, 0, -start)),
+          "the same state from two opposite pasts")
     claim("", "the GRU then behaves much like a feed-forward network", "like a feedforward network",
           "at z = 1, r = 0 each output is a function of its own input alone; near it, of the "
           f"last few: {slope**5:.0e} of a change 5 steps back is left at z = {z}, r = {r}",
-          judge(slope < 1 and new(1, 0, start) == math.tanh(x)),
+          judge(slope < 1 and h_next(1, 0, start) == math.tanh(x)),
           f"estimated by {slope:.4f}^5, the derivative above")
     reset, U, h = np.array([0.2, 0.9]), np.array([[1.0, 2.0], [-1.0, 1.0]]), np.array([0.5, -0.5])
     before, after = reset * (U @ h), U @ (reset * h)

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from exercises.course import judge, question, table, vec
-from exercises.d004.lstm import ONES, library
+from exercises.d004.lstm import ONES, run_npdl_cell
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell, RecurrentLayer
 
@@ -28,7 +28,7 @@ READINGS = {
 }
 
 
-def run(xs, W_g=1.0, h=0.0, C=0.0):
+def run_unit_lstm(xs, W_g=1.0, h=0.0, C=0.0):
     """Return values and direct derivatives at each step of one unit, with all W and U 1 but W_g."""
     steps = []
     for x in xs:
@@ -43,19 +43,19 @@ def run(xs, W_g=1.0, h=0.0, C=0.0):
     return steps
 
 
-def cost_after(steps, t, move):
+def later_cost(steps, t, h_shift):
     """Return the sum of all h after step t if h_t is increased by `move` and C_t is not."""
     xs, s = [later["x"] for later in steps[t + 1:]], steps[t]
-    return sum(later["h"] for later in run(xs, h=s["h"] + move, C=s["C"]))
+    return sum(later["h"] for later in run_unit_lstm(xs, h=s["h"] + h_shift, C=s["C"]))
 
 
-def formula(steps, dC_dW="direct", dh_dh="gates", dC_before="total", dJ_dh="direct"):
+def printed_gradient(steps, dC_dW="direct", dh_dh="gates", dC_before="total", dJ_dh="direct"):
     """Return the document's Σ dJ/dh [dh/dC (dC/dW + f dC_before/dW) + dh/dh dh_before/dW].
 
     J is Σ h_t. Each argument chooses a meaning of its symbol. "total" effects are exact.
     """
     costs = [1.0 + (dJ_dh == "total") * (
-        cost_after(steps, t, 1e-6) - cost_after(steps, t, -1e-6)) / 2e-6 for t in range(len(steps))]
+        later_cost(steps, t, 1e-6) - later_cost(steps, t, -1e-6)) / 2e-6 for t in range(len(steps))]
     dh = dC = bracket = direct = total = 0.0                        # of the step before
     slope = 1.0
     for s, cost in zip(steps, costs, strict=True):
@@ -71,7 +71,7 @@ def formula(steps, dC_dW="direct", dh_dh="gates", dC_before="total", dJ_dh="dire
     return total
 
 
-def by_backward(xs):
+def npdl_gradient(xs):
     """Return dJ/dW_g for J = Σ h_t by npdl's LSTM."""
     layer = RecurrentLayer(LSTMCell(1, 1, dtype="float64"))
     layer.cell.W_x.data[...] = layer.cell.W_h.data[...] = 1
@@ -82,9 +82,9 @@ def by_backward(xs):
 
 
 @question("002.4a", "The gradient dJ/dW_g of an LSTM")
-def gradient(say, step, answer, check, claim):
+def solve_gradient_of_W_g(say, step, answer, check, claim):
     """Write dJ/dW_g of an LSTM with eight derivatives that are given as symbols."""
-    one, two = steps = run((1.0, 0.5))
+    one, two = steps = run_unit_lstm((1.0, 0.5))
     dC1 = one["dC_dW"]
     dh1 = one["dh_dC"] * dC1
     parts = [two["dgate_dh"] * two["before"], two["dgate_dh"] * two["g"], two["dC_dg_dh"]]
@@ -93,7 +93,7 @@ def gradient(say, step, answer, check, claim):
     dh2 = two["dh_dC"] * dC2 + two["dh_do_dh"] * dh1
     past_h = two["dh_do_dh"] + two["dh_dC"] * through
     merged = two["dh_dC"] * (two["dC_dW"] + past_C) + past_h * dh1
-    up, down = (run((1.0, 0.5), 1 + e)[-1]["h"] for e in (1e-6, -1e-6))
+    up, down = (run_unit_lstm((1.0, 0.5), 1 + e)[-1]["h"] for e in (1e-6, -1e-6))
     tanh_C = math.tanh(two["C"])
     say("One unit, all W and U equal 1, no biases, x = (1, 0.5), h₀ = C₀ = 0, J = h₂.")
     step("Run the cell forward.",
@@ -130,12 +130,13 @@ def gradient(say, step, answer, check, claim):
     check("against a difference of J at W_g ± 0.000001", abs((up - down) / 2e-6 - dh2) < 1e-8)
     check("the merged formula gives the same", abs(merged - dh2) < 1e-12)
     xs = (1.0, 0.5, -0.5, 1.5)
-    steps, right = run(xs), by_backward(xs)
-    error = {name: abs(formula(steps, **meant) / right - 1) for name, meant in READINGS.items()}
+    steps, right = run_unit_lstm(xs), npdl_gradient(xs)
+    error = {name: abs(printed_gradient(steps, **meant) / right - 1)
+             for name, meant in READINGS.items()}
     percent = {name: f"{100 * off:.0f} %" for name, off in error.items()}
     example = f"one unit, x = {xs}, J = Σ h_t: "
     check("the formula, with the readings of the answer, is npdl's backward",
-          abs(formula(steps) / right - 1) < 1e-9)
+          abs(printed_gradient(steps) / right - 1) < 1e-9)
     wrong = [off for off in error.values() if off > 1e-9]
     claim("", "the formula for dJ/dW_g, merged from all steps",
           "sum dJ/dh_t [o (1 - tanh^2 C_t) (i dC~/dW_g + f dC_(t-1)/dW_g) + dh_t/dh_(t-1) "
@@ -191,7 +192,7 @@ def gradient(say, step, answer, check, claim):
           f"C = {c}, o = {o}: as printed it is off by {lost:.2f}")
 
 
-def one_unit(h, c, U=1.0, f=None):
+def step_without_input(h, c, U=1.0, f=None):
     """Return (gate, c̃, c', h') of one unit with W = 1 and x = 0; f replaces the forget gate."""
     gate, g = float(sigmoid(U * h)), math.tanh(U * h)
     new = (gate if f is None else f) * c + gate * g
@@ -199,10 +200,10 @@ def one_unit(h, c, U=1.0, f=None):
 
 
 @question("002.3a", "An LSTM without input")
-def zero_input(say, step, answer, check, claim):
+def solve_zero_input(say, step, answer, check, claim):
     """Decide: if x_t is the zero vector, h_t = h_(t-1)."""
-    gate, g, c, h = one_unit(0.5, 0.5)
-    rest = one_unit(0.0, 0.0)
+    gate, g, c, h = step_without_input(0.5, 0.5)
+    rest = step_without_input(0.0, 0.0)
     say("One unit, W = U = 1, xₜ = 0, hₜ₋₁ = 0.5, cₜ₋₁ = 0.5.")
     step("With xₜ = 0 the gates still depend on hₜ₋₁.",
          "iₜ = fₜ = oₜ = σ(W·0 + U hₜ₋₁),   c̃ₜ = tanh(U hₜ₋₁)",
@@ -217,25 +218,26 @@ def zero_input(say, step, answer, check, claim):
     answer(f"False: with xₜ = 0 the state goes from hₜ₋₁ = 0.5 to hₜ = {h:.3f}; from hₜ₋₁ = "
            "cₜ₋₁ = 0 it would stay.")
     check("cₜ and hₜ by npdl's LSTM cell", np.allclose(
-        library(ONES, (0.5, 0.5), [0.0]), (h, c)))
+        run_npdl_cell(ONES, (0.5, 0.5), [0.0]), (h, c)))
     claim("", "x = 0 makes h' = h", "False", f"false: h goes from 0.5 to {h:.3f}",
           judge(h != 0.5), "the example above")
 
 
-def through_gates(h, U=1.0):
+def gradient_through_gates(h, U=1.0):
     """Return the terms of dh'/dh at f = 0 and x = 0: through i, through c̃, through o."""
-    gate, g, c, _ = one_unit(h, 0.0, U, f=0.0)
+    gate, g, c, _ = step_without_input(h, 0.0, U, f=0.0)
     slope, bend = gate * (1 - gate) * U, gate * (1 - math.tanh(c) ** 2)
     return bend * slope * g, bend * gate * (1 - g**2) * U, slope * math.tanh(c)
 
 
 @question("002.3b", "An LSTM that forgets: does error go back?")
-def forgetting(say, step, answer, check, claim):
+def solve_zero_forget_gate(say, step, answer, check, claim):
     """Decide: if f_t is very small or zero, no error reaches earlier steps."""
-    (gate, g, c, h), parts = one_unit(0.5, 0.7, f=0.0), through_gates(0.5)
-    total, after = sum(parts), sum(through_gates(h))
-    up, down = (one_unit(one_unit(0.5 + e, 0.7, f=0.0)[3], 0, f=0.0)[3] for e in (1e-6, -1e-6))
-    strong = sum(through_gates(0.0, U=8.0))
+    (gate, g, c, h), parts = step_without_input(0.5, 0.7, f=0.0), gradient_through_gates(0.5)
+    total, after = sum(parts), sum(gradient_through_gates(h))
+    up, down = (step_without_input(step_without_input(0.5 + e, 0.7, f=0.0)[3], 0, f=0.0)[3]
+                for e in (1e-6, -1e-6))
+    strong = sum(gradient_through_gates(0.0, U=8.0))
     say("One unit, W = U = 1, xₜ = 0, hₜ₋₁ = 0.5, cₜ₋₁ = 0.7; fₜ kept at 0.")
     step("fₜ = 0 closes the memory's own road.", "∂cₜ/∂cₜ₋₁ = fₜ = 0",
          f"0 · 0.7 of the old memory is left in cₜ = {c:.3f}")
@@ -250,7 +252,7 @@ def forgetting(say, step, answer, check, claim):
          f"hₜ = {h:.3f}:  {after:.3f} · {total:.3f} = {after * total:.3f}")
     step("Does a small fₜ at least make the error vanish? Not necessarily: U decides.",
          "hₜ₋₁ near 0:  iₜ = oₜ = 1/2,  ∂hₜ/∂hₜ₋₁ = U/4",
-         f"U = 1: {sum(through_gates(0.0)):.3f};  U = 8: {strong:.3f}, it grows")
+         f"U = 1: {sum(gradient_through_gates(0.0)):.3f};  U = 8: {strong:.3f}, it grows")
     answer(f"False: with fₜ = 0 exactly, ∂hₜ/∂hₜ₋₁ = {total:.3f} ≠ 0, by way of iₜ, c̃ₜ and oₜ.")
     check("two steps against a difference of hₜ₊₁", abs((up - down) / 2e-6 - after * total) < 1e-8)
     claim("", "f = 0 keeps the error from earlier steps", "False",
@@ -269,7 +271,7 @@ def forgetting(say, step, answer, check, claim):
 
 
 @question("002.3c", "The signs of an LSTM's gates")
-def signs(say, step, answer, check, claim):
+def solve_gate_signs(say, step, answer, check, claim):
     """Decide: the entries of f_t, i_t and o_t are not negative."""
     values = (-4, -1, 0, 1, 4)
     gates = [float(sigmoid(np.float64(z))) for z in values]
@@ -299,7 +301,7 @@ def signs(say, step, answer, check, claim):
 
 
 @question("002.3d", "Gates as probability distributions")
-def distributions(say, step, answer, check, claim):
+def solve_gates_as_probabilities(say, step, answer, check, claim):
     """Decide: f_t, i_t and o_t can be seen as probability distributions."""
     z = np.array([2.0, 0.0, -1.0])
     gates, soft, half = sigmoid(z), np.exp(z) / np.exp(z).sum(), sigmoid(np.zeros(2))
@@ -322,7 +324,7 @@ def distributions(say, step, answer, check, claim):
 
 
 @question("002.4b", "What keeps an LSTM's gradient alive")
-def road(say, step, answer, check, claim):
+def solve_gradient_survival(say, step, answer, check, claim):
     """Say which part of dJ/dW_g lets an LSTM mitigate the vanishing gradient."""
     gates, lengths, T = (0.5, 0.9, 0.99, 0.999), (1, 10, 100), 100
     radius, slope = 0.8, 1 - math.tanh(1.0) ** 2
@@ -344,9 +346,10 @@ def road(say, step, answer, check, claim):
     answer("∂Cₜ/∂Cₜ₋₁ = f: the sum in C lets the gradient pass with factor f, near 1 if the "
            f"net has learned it; at f = 0.5 it vanishes too ({0.5**T:.0e} after {T}).")
     check("the bound for f keeps just that share", abs(np.prod([least] * T) - share) < 1e-12)
-    one, two = run((1.0, 0.5))                                      # of 4a
+    one, two = run_unit_lstm((1.0, 0.5))                                      # of 4a
     f, through_h = two["gate"], two["dC_dh"] * one["dh_dC"]
-    above, below = (library(ONES, (one["h"], one["C"] + move), [0.5]) for move in (1e-6, -1e-6))
+    above, below = (run_npdl_cell(ONES, (one["h"], one["C"] + move), [0.5])
+                    for move in (1e-6, -1e-6))
     slope_C, left = (above[1] - below[1]) / 2e-6, [f**T for f in gates]
     claim("", "the term that mitigates vanishing gradients is dC_t/dC_(t-1) = f",
           "dC_t/dC_(t-1) = f_t", "f, with h_(t-1) held fixed; of several units a diagonal "
@@ -361,7 +364,7 @@ def road(say, step, answer, check, claim):
           "what is left is the product of the f: near 1 has to mean 1 - f well below 1/T",
           judge(left[2] > 0.9, if_false="under-specified"),
           f"after 100 steps {vec(left, '.2g')} at f = {vec(gates, 'g')}")
-    linear, bent, strong = radius**100, slope**100, sum(through_gates(0.0, U=8.0))
+    linear, bent, strong = radius**100, slope**100, sum(gradient_through_gates(0.0, U=8.0))
     claim("", "it is the squashing activations that make a plain RNN's gradients diminish",
           "repeated squashing by activations",
           "one of two causes: with W_h of radius 1 it is; a radius below 1 is enough",

@@ -5,14 +5,14 @@ import math
 import numpy as np
 
 from exercises.course import arrays, judge, question, vec
-from exercises.d004.layer_norm_attention import influence
+from exercises.d004.layer_norm_attention import row_influence
 from npdl.functions import softmax
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.layers.recurrent import RecurrentLayer, RNNCell
 from npdl.models.attentive_rnn import AttentiveRNN
 
 
-def one_by_one(Q, K, V):
+def attention_by_loops(Q, K, V):
     """Return Σᵢ αᵢ vᵢ for every row q of Q, αᵢ = exp(q·kᵢ) / Σⱼ exp(q·kⱼ), by loops."""
     rows = []
     for q in Q:
@@ -22,7 +22,7 @@ def one_by_one(Q, K, V):
 
 
 @question("002.5a", "Self-attention in an RNN")
-def recurrent(say, step, answer, check, claim):
+def solve_attention_in_rnn(say, step, answer, check, claim):
     """Explain how self-attention is built into an RNN, and what it brings."""
     past, s = np.eye(2), np.array([math.log(3), 0.0])
     scores = past @ s
@@ -47,7 +47,8 @@ def recurrent(say, step, answer, check, claim):
     answer("hₜ = sₜ + Σ_(j<t) αₜⱼ hⱼ with sₜ = RNN(xₜ, hₜ₋₁) and α the softmax of the scores "
            f"of sₜ; here h₃ = {vec(s + a)}.")
     check("the weights sum to 1 and a₃ is the definition's, by plain loops",
-          abs(weights.sum() - 1) < 1e-12 and np.allclose(a, one_by_one(s[None], past, past)))
+          abs(weights.sum() - 1) < 1e-12
+          and np.allclose(a, attention_by_loops(s[None], past, past)))
     rng = np.random.default_rng(1)
     queries, h = rng.standard_normal((3, 4)), rng.standard_normal((5, 4))
     additive = AdditiveAttention(4, 4, 6, dtype="float64")
@@ -97,8 +98,8 @@ def recurrent(say, step, answer, check, claim):
     rng, T = np.random.default_rng(5), 6
     model = AttentiveRNN(2, 3, rng=5, dtype="float64")
     x, h, past = (rng.standard_normal(shape) for shape in ((T, 2), (1, 3), (1, 1, 3)))
-    seen = influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
-    chained = influence(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h) > 0
+    seen = row_influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
+    chained = row_influence(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h) > 0
     claim("", "RNNs struggle with long ranges; self-attention lets them capture these",
           "vanishing gradients; better long-range dependencies",
           f"over 60 steps dL/dx_1 has length {lengths[0]:.1e} without and {lengths[1]:.1e} "
@@ -116,7 +117,7 @@ def recurrent(say, step, answer, check, claim):
 
 
 @question("002.5b", "Attention in matrix form")
-def matrix_form(say, step, answer, check, claim):
+def solve_attention_as_matrices(say, step, answer, check, claim):
     """Write attention of queries to keys with values as products of matrices."""
     Q = np.array([[math.log(2), 0.0], [0.0, math.log(3)], [0.0, 0.0]])
     K, V = np.eye(2), 10 * np.eye(2)
@@ -135,9 +136,10 @@ def matrix_form(say, step, answer, check, claim):
     step("Weigh the values.", "Y = A V   (n, e)", arrays({"Y": Y}))
     answer("Attention(Q, K, V) = softmax(Q Kᵀ) V, softmax along each row: (n, d)(d, t)(t, e) "
            f"→ (n, e), here {Q.shape} and {V.shape} to {Y.shape}.")
-    check("a loop over the definition gives the same Y", np.allclose(Y, one_by_one(Q, K, V)))
+    check("a loop over the definition gives the same Y",
+          np.allclose(Y, attention_by_loops(Q, K, V)))
     columns = np.exp(scores) / np.exp(scores).sum(0)
-    loops, by_row = one_by_one(Q, K, V), DotAttention().forward(Q, K, V)[0]
+    loops, by_row = attention_by_loops(Q, K, V), DotAttention().forward(Q, K, V)[0]
     off = np.abs(columns @ V - Y).max()
     claim("", "attention of many queries is softmax(Q K^T) V, softmax along each row",
           "A = softmax(Q K^T), output A V",

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
-from exercises.d004.gpt import printed_table, rotation
+from exercises.d004.gpt import position_rotation, printed_positions
 from npdl.adapt import count_multiplications
 from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
@@ -14,13 +14,13 @@ from npdl.models.seq2seq import Seq2Seq
 
 
 @question("002.7.1", "Positional encoding")
-def positions(say, step, answer, check, claim):
+def solve_positional_encoding(say, step, answer, check, claim):
     """Say what positional encoding is for, and how it is made."""
     x = np.array([[1.0, 0.0], [0.0, 2.0]])
     weights = softmax(x @ x.T)
     y, swapped = weights @ x, softmax(x[::-1] @ x[::-1].T) @ x[::-1]
-    rows = printed_table(4, 4, exponent=2)
-    moved = rotation(4, 2, exponent=2) @ rows[1]
+    rows = printed_positions(4, 4, exponent=2)
+    moved = position_rotation(4, 2, exponent=2) @ rows[1]
     say("Two tokens (1, 0) and (0, 2); then four positions of width 4.")
     step("What attention does with two tokens, and with the same two exchanged.",
          "y = softmax(x xᵀ) x",
@@ -58,7 +58,7 @@ def positions(say, step, answer, check, claim):
     claim("", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
           "the usual sinusoids",
           "npdl's table with exponent 2k/d, entry by entry; d has to be even",
-          judge(np.allclose(printed_table(50, d, 2), sinusoidal(
+          judge(np.allclose(printed_positions(50, d, 2), sinusoidal(
               50, d, "2k/d", "float64"), 0, 1e-9)),
           "50 positions, d = 64: largest difference below 1e-09")
     claim("", "i is the index of the dimension", "i is the dimension index",
@@ -73,7 +73,7 @@ def positions(say, step, answer, check, claim):
 
 
 @question("002.7.2", "Several heads")
-def heads(say, step, answer, check, claim):
+def solve_multiple_heads(say, step, answer, check, claim):
     """Say what several attention heads bring, and which structures they find."""
     shares = np.array([0.0, 0.5, 1.0])
     mixtures = shares - (1 - shares)
@@ -107,8 +107,8 @@ def heads(say, step, answer, check, claim):
     layer.backward(y - target, cache)
     dW = layer.W_Q.W.grad
     apart, size = abs(dW[:, 4:] - dW[:, :4]).max(), abs(dW).max()
-    rows = printed_table(32, 64, exponent=2)
-    before = (rows @ rotation(64, -1, 2).T @ rows.T).argmax(1)[1:] == np.arange(31)
+    rows = printed_positions(32, 64, exponent=2)
+    before = (rows @ position_rotation(64, -1, 2).T @ rows.T).argmax(1)[1:] == np.arange(31)
     check("a head whose W_Q turns positions by −1 finds the token before", before.all())
     claim("", "several heads attend to different parts of the sequence at once",
           "different parts simultaneously",
@@ -127,7 +127,7 @@ def heads(say, step, answer, check, claim):
           f"{before.sum()} of {len(before)} positions")
 
 
-def counted(queries, keys, k, causal=False):
+def count_by_npdl(queries, keys, k, causal=False):
     """Return the multiplications of npdl's attention layer: inputs, output, scores and sums."""
     layer = MultiHeadAttention(k, 1, bias=False)
     x, memory = (np.zeros((1, n, k), "float32") for n in (queries, keys))
@@ -137,12 +137,12 @@ def counted(queries, keys, k, causal=False):
     return inputs, count_multiplications(layer.W_O, queries), 2 * k * cache.attend.A.size
 
 
-def formula(queries, keys, k):
+def attention_cost(queries, keys, k):
     """Return (2 R + 2 S) k² + 2 R S k for R queries and S keys."""
     return (2 * queries + 2 * keys) * k * k + 2 * queries * keys * k
 
 
-def power(cost, start, factor=64):
+def growth_exponent(cost, start, factor=64):
     """Return the exponent with which cost(n) grows from n = start to factor * start."""
     return float(np.log(cost(start * factor) / cost(start)) / np.log(factor))
 
@@ -151,14 +151,14 @@ M, N, K = 3, 2, 4
 
 
 @question("002.7.3", "The cost of attention")
-def costs(say, step, answer, check, claim):
+def solve_attention_cost(say, step, answer, check, claim):
     """Count what attention costs inside the encoder, decoder to encoder, and inside the decoder."""
     kinds = {"(a) encoder, M to M": (M, M), "(b) decoder to encoder, N to M": (N, M),
              "(c) decoder, N to N": (N, N)}
     products = (("Q = x W_Q", N, K, K), ("K = y W_K", M, K, K), ("V = y W_V", M, K, K),
                 ("Q Kᵀ", N, K, M), ("A V", N, M, K), ("· W_O", N, K, K))
     projections, sums = (2 * N + 2 * M) * K * K, 2 * N * M * K
-    short, long = (100 * 2 * n**2 * 512 / formula(n, n, 512) for n in (25, 4096))
+    short, long = (100 * 2 * n**2 * 512 / attention_cost(n, n, 512) for n in (25, 4096))
     say(f"M = {M} source tokens, N = {N} target tokens, width k = {K}, one head.")
     step("A product of an (a, b) and a (b, c) matrix takes a b c multiplications. List the "
          f"products of (b), where N = {N} queries meet M = {M} keys of width k = {K}.",
@@ -170,18 +170,19 @@ def costs(say, step, answer, check, claim):
     step("The same for the three kinds of attention. The causal mask of (c) hides numbers "
          "that are computed all the same.",
          table(("attention", "projections", "scores and sum", "all"),
-               [(name, 2 * (r + s) * K * K, 2 * r * s * K, formula(r, s, K))
+               [(name, 2 * (r + s) * K * K, 2 * r * s * K, attention_cost(r, s, K))
                 for name, (r, s) in kinds.items()]))
     step("Which term is the larger? Compare 4 M k² with 2 M² k: M = 2 k is the border.",
-         f"M = 25, k = 512: 2 M² k is {short:.0f} % of {formula(25, 25, 512):,};   M = 4096: "
-         f"{long:.0f} % of {formula(4096, 4096, 512):,}")
+         f"M = 25, k = 512: 2 M² k is {short:.0f} % of {attention_cost(25, 25, 512):,};   M = "
+         f"4096: {long:.0f} % of {attention_cost(4096, 4096, 512):,}")
     answer("(a) O(M² k + M k²), (b) O(M N k + (M + N) k²), (c) O(N² k + N k²); the first "
            "terms alone where the lengths are well above k.")
     check("npdl counts as many in its attention layer",
-          all(sum(counted(*sizes, K)) == formula(*sizes, K) for sizes in kinds.values())
-          and sum(a * b * c for _, a, b, c in products) == formula(N, M, K))
-    inputs, output, products = counted(M, M, K)
-    wide = power(lambda n: formula(64, 64, n), 4096)
+          all(sum(count_by_npdl(*sizes, K)) == attention_cost(*sizes, K)
+              for sizes in kinds.values())
+          and sum(a * b * c for _, a, b, c in products) == attention_cost(N, M, K))
+    inputs, output, products = count_by_npdl(M, M, K)
+    wide = growth_exponent(lambda n: attention_cost(64, 64, n), 4096)
     claim("a", "projections of encoder self-attention cost O(M k^2)", "O(M k^2)",
           f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {K}; the output projection, left "
           f"out, adds M k^2 = {output}", judge(inputs == 3 * M * K * K and output == M * K * K),
@@ -198,9 +199,9 @@ def costs(say, step, answer, check, claim):
           "sentences of 25 tokens and k = 512 the projections are "
           f"{100 - short:.0f} % of the multiplications", judge(short > 50),
           "2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for long texts")
-    inputs, _, products = counted(N, M, K)
-    long = power(lambda m: formula(1, m, 512) / (m * 512), 4096)
-    ratio = formula(1, 10**6, 512) / (10**6 * 512)
+    inputs, _, products = count_by_npdl(N, M, K)
+    long = growth_exponent(lambda m: attention_cost(1, m, 512) / (m * 512), 4096)
+    ratio = attention_cost(1, 10**6, 512) / (10**6 * 512)
     claim("b", "decoder-encoder attention: N k^2 for the queries, M k^2 for keys and values",
           "O(N k^2) and O(M k^2)", f"N k^2 + 2 M k^2 = {inputs}",
           judge(inputs == N * K * K + 2 * M * K * K), f"counted at M = {M}, N = {N}, k = {K}")
@@ -213,10 +214,11 @@ def costs(say, step, answer, check, claim):
           "long source is not enough",
           judge(ratio < 10 and abs(long) < 0.1, if_false="under-specified"),
           f"N = 1, M = 10^6, k = 512: the count is {ratio:.0f} times M N k")
-    inputs, _, products = counted(N, N, K, causal=True)
-    short = formula(20, 20, 512) / (20 * 20 * 512)
-    kept, again = (power(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2) for cost in (
-        lambda t: 4 * 16**2 + 2 * t * 16, lambda t: formula(t, t, 16)))     # of token t
+    inputs, _, products = count_by_npdl(N, N, K, causal=True)
+    short = attention_cost(20, 20, 512) / (20 * 20 * 512)
+    kept, again = (growth_exponent(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2)
+                   for cost in (lambda t: 4 * 16**2 + 2 * t * 16,       # of token t
+                                lambda t: attention_cost(t, t, 16)))
     claim("c", "decoder self-attention: N k^2 for Q, K, V and N^2 k for the scores",
           "O(N k^2), O(N^2 k)", f"3 N k^2 = {inputs}, and 2 N^2 k = {products} with the weighted "
           "sum", judge(inputs == 3 * N * K * K and products == 2 * N * N * K),
@@ -233,9 +235,9 @@ def costs(say, step, answer, check, claim):
 
 
 @question("002.7.4", "A second target language")
-def another_language(say, step, answer, check, claim):
+def solve_second_language_cost(say, step, answer, check, claim):
     """Count the computation that a translation into another target language adds."""
-    encoder, own, cross = formula(M, M, K), formula(N, N, K), formula(N, M, K)
+    encoder, own, cross = attention_cost(M, M, K), attention_cost(N, N, K), attention_cost(N, M, K)
     rng = np.random.default_rng(0)
     model = Seq2Seq(11, 13, 16, num_layers=2, num_heads=2, dtype="float64")
     source, memories, logits = rng.integers(0, 11, (1, 7)), [], []
@@ -263,7 +265,7 @@ def another_language(say, step, answer, check, claim):
           f"an example, seed 0: npdl's Seq2Seq, two targets: encoder changes by {inside:g}, "
           f"logits by {outside:.1f}")
     kept = 2 * N * N * K + 2 * N * M * K
-    fixed = [2 * formula(n, n, 4) / (2 * n * n) for n in (64, 256)]
+    fixed = [2 * attention_cost(n, n, 4) / (2 * n * n) for n in (64, 256)]
     claim("", "another target language costs O(M N + N^2) more", "O(M N + N^2)",
           "in M and N with k fixed, yes: N + M more from the projections changes nothing",
           judge(fixed[1] / fixed[0] < 1.1),

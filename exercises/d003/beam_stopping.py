@@ -31,19 +31,19 @@ def random_tree(rng, depth=5):
 TREES = [random_tree(np.random.default_rng(seed)) for seed in range(60)]
 
 
-def search(branches, width=2, **options):
+def search_tree(branches, width=2, **options):
     """Return npdl's BeamResult for a tree of probabilities."""
     tree = Tree(branches, probabilities=True)
     return beam_search(tree, width, 6, eos=tree.token(END), **options)
 
 
-def best_of_all(branches):
+def find_most_probable(branches):
     """Return the most probable complete hypothesis, by npdl's exhaustive search."""
     tree = Tree(branches, probabilities=True)
     return exhaustive_search(tree, 6, eos=tree.token(END)).best
 
 
-def expanded(branches, beam):
+def expand_beam(branches, beam):
     """Return the expansions of incomplete hypotheses [(words, probability)], best first."""
     found = []
     for words, p in beam:
@@ -56,35 +56,36 @@ def expanded(branches, beam):
     return sorted(found, key=lambda row: -row[1])
 
 
-def beams(branches, width):
+def list_beam_steps(branches, width):
     """Return (expansions, the new beam, best complete probability so far or 0) of each step."""
     beam, best, steps = [((), 1.0)], 0.0, []
     while any(words[-1:] != (END,) for words, _ in beam):
-        candidates = expanded(branches, beam)
+        candidates = expand_beam(branches, beam)
         beam = candidates[:width]
         best = max([best, *(p for words, p in beam if words[-1] == END)])
         steps.append((candidates, beam, best))
     return steps
 
 
-def log(p):
+def format_log(p):
     """Return the logarithm of a probability as text."""
     return f"{math.log(p):.2f}" if p else "none"
 
 
 @question("003.4", "When beam search may stop")
-def stopping(say, step, answer, check, claim):
+def solve_stopping_rule(say, step, answer, check, claim):
     """Prove: once the best score s¹ of B_t is at most best_(≤t), nothing better can come."""
-    steps = beams(TREE, 2)
+    steps = list_beam_steps(TREE, 2)
     t = next(n for n, (_, kept, best) in enumerate(steps, 1) if kept[0][1] <= best)
     _, beam, best = steps[t - 1]
     live, later = max(p for words, p in beam if words[-1] != END), max(p for _, p in steps[t][0])
     first, c = TREE["a"][0], TREE["a"][1]["c"][0]
-    found, full = search(TREE), search(TREE, stop=False)
+    found, full = search_tree(TREE), search_tree(TREE, stop=False)
     say("Scores are sums of log-probabilities; the table shows probabilities next to them.")
     step("One more word never raises a score: a probability is at most 1, its logarithm at "
          "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
-         f"'a': {log(first)};   'a c': {log(first)} + ({log(c)}) = {log(first * c)}")
+         f"'a': {format_log(first)};   'a c': {format_log(first)} + ({format_log(c)}) "
+         f"= {format_log(first * c)}")
     step("All that will ever be in a later beam grows out of B_t. By induction over the "
          "steps no descendant scores above its ancestor in B_t.",
          "s(later) ≤ s(its ancestor in B_t) ≤ s¹")
@@ -94,7 +95,7 @@ def stopping(say, step, answer, check, claim):
     step(f"Watch it on a tree, width 2: {SHOWN}; where nothing is named, </s> follows.",
          table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
              (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
-              log(kept[0][1]), log(b), "yes" if kept[0][1] <= b else "no")
+              format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
              for n, (_, kept, b) in enumerate(steps, 1)]))
     step("At the stop one hypothesis was still alive. What came of it did not win.",
          f"alive at t = {t}: {live:.2f}; its best descendant {later:.2f} ≤ {best:.2f}")
@@ -105,7 +106,8 @@ def stopping(say, step, answer, check, claim):
     check("npdl's beam search stops at this step, and without the rule ends with the same",
           len(found.steps) == t and found.best.tokens == full.best.tokens
           and math.isclose(math.exp(found.best.log_prob), best))
-    runs = {width: [(search(tree, width), search(tree, width, stop=False)) for tree in TREES]
+    runs = {width: [(search_tree(tree, width), search_tree(tree, width, stop=False))
+                    for tree in TREES]
             for width in (1, 2, 4)}
     pairs = [pair for row in runs.values() for pair in row]
     same = all(stopped.best.log_prob == full.best.log_prob for stopped, full in pairs)
@@ -117,7 +119,7 @@ def stopping(say, step, answer, check, claim):
           "most s^1, and so does all that can come of it", judge(same and rise <= 0),
           f"{len(TREES)} random trees, widths 1, 2, 4: the same best in all {len(pairs)} searches "
           f"with and without the rule; at width 2 it takes {steps[0]} steps in place of {steps[1]}")
-    best = [best_of_all(tree).log_prob for tree in TREES]
+    best = [find_most_probable(tree).log_prob for tree in TREES]
     optimal = [sum(abs(stopped.best.log_prob - b) < 1e-12
                    for (stopped, _), b in zip(row, best, strict=True)) for row in runs.values()]
     claim("", "then the best completed hypothesis is the overall most probable one", "to be proved",
@@ -125,14 +127,14 @@ def stopping(say, step, answer, check, claim):
           "may have been pruned before",
           judge(min(optimal) == len(TREES), if_false="under-specified"),
           f"random trees with the true optimum at widths 1, 2, 4: {vec(optimal)} of {len(TREES)}")
-    worse, better = (search(tree, stop=False) for tree in TWINS)
+    worse, better = (search_tree(tree, stop=False) for tree in TWINS)
     early = worse.steps[1].best.log_prob
     claim("", "the rule stops no later than necessary", "not asked",
           "while s^1 > best, a later completion can still be better",
           judge(worse.best.log_prob == early < better.best.log_prob, "no answer given"),
           f"two trees equal for two steps, best {math.exp(early):.2f} then; in the end "
           f"{math.exp(worse.best.log_prob):.2f} and {math.exp(better.best.log_prob):.2f}")
-    fails = sum(map(stops_early, TREES))
+    fails = sum(map(is_stopped_too_early, TREES))
     claim("", "the rule holds for the score that is compared", "sums of log-probabilities",
           "for scores that never rise; with scores divided by the length it stops too early",
           judge(fails == 0, if_false="under-specified"),
@@ -140,9 +142,9 @@ def stopping(say, step, answer, check, claim):
           f"{len(TREES)} trees")
 
 
-def stops_early(tree):
+def is_stopped_too_early(tree):
     """Return True if the rule, with log-probability / length, stops before the best one."""
-    steps = search(tree, stop=False, length_power=1.0).steps
+    steps = search_tree(tree, stop=False, length_power=1.0).steps
     for step in steps:
         live = [h.log_prob / len(h.tokens) for h in step.kept if not h.complete]
         if step.best is not None and max(live, default=-math.inf) <= step.best.score:
@@ -151,14 +153,14 @@ def stops_early(tree):
 
 
 @question("003.4.tree", "Greedy, beam and exhaustive search by their definitions")
-def definitions(say, step, answer, check, claim):
+def solve_search_definitions(say, step, answer, check, claim):
     """Search a tree by the definitions (10) to (13). Do they say what is meant?"""
-    steps, greedy = beams(TREE, 2), beams(TREE, 1)
+    steps, greedy = list_beam_steps(TREE, 2), list_beam_steps(TREE, 1)
     best, by_greedy, path = steps[-1][2], greedy[-1][2], " ".join(greedy[-1][1][0][0])
     words = next(" ".join(w) for _, beam, _ in steps for w, p in beam if w[-1] == END and p == best)
     done, live = [], [((), 1.0)]
     while live:
-        live = expanded(TREE, live)
+        live = expand_beam(TREE, live)
         done += [row for row in live if row[0][-1] == END]
     done.sort(key=lambda row: -row[1])
     say(f"The tree {SHOWN}; where nothing is named, </s> follows. Width b = 2.")
@@ -170,23 +172,23 @@ def definitions(say, step, answer, check, claim):
              else "B₁: expand the empty sequence, of probability 1; sort, keep two.",
              "s(y ∘ w) = s(y) + log p(w | y)",
              table(("hypothesis", "probability", "score", ""), [
-                 (" ".join(w), f"{p:.3f}", log(p), "kept" * ((w, p) in beam))
+                 (" ".join(w), f"{p:.3f}", format_log(p), "kept" * ((w, p) in beam))
                  for w, p in candidates]))
     step("The best complete hypothesis of all beams is the result.",
          "best_(≤t) = max {s : ⟨y, s⟩ ∈ B₁ ∪ … ∪ B_t, y complete}",
-         f"'{words}': {best:.2f}, score {log(best)}")
+         f"'{words}': {best:.2f}, score {format_log(best)}")
     step("Exhaustive search lists every complete sequence; it is the judge here, and "
          "impossible for a real vocabulary.",
          table(("sequence", "probability"), [(" ".join(w), f"{p:.3f}") for w, p in done]))
     answer(f"Greedy finds '{path}' with {by_greedy:.2f}, a beam of 2 finds '{words}' with "
            f"{best:.2f}: the better first word is not on the best path.")
     check("npdl's beam search of widths 1 and 2 finds the same",
-          math.isclose(math.exp(search(TREE, 1).best.log_prob), by_greedy)
-          and math.isclose(math.exp(search(TREE, 2).best.log_prob), best))
+          math.isclose(math.exp(search_tree(TREE, 1).best.log_prob), by_greedy)
+          and math.isclose(math.exp(search_tree(TREE, 2).best.log_prob), best))
     check("all sequences together have probability 1; the best is npdl's exhaustive one",
           math.isclose(sum(p for _, p in done), 1)
-          and math.isclose(math.exp(best_of_all(TREE).log_prob), done[0][1]))
-    kept = [step.kept for tree in TREES for step in search(tree, 4, stop=False).steps[:-1]]
+          and math.isclose(math.exp(find_most_probable(TREE).log_prob), done[0][1]))
+    kept = [step.kept for tree in TREES for step in search_tree(tree, 4, stop=False).steps[:-1]]
     complete = sum(any(hypothesis.complete for hypothesis in beam) for beam in kept)
     claim("(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
           "of those that are not complete: the text forbids to expand these, the formula does not",
@@ -196,5 +198,5 @@ def definitions(say, step, answer, check, claim):
     claim("(10)", "the most probable complete sequence exists", "argmax over all y",
           "if any complete sequence has a probability above 0: at most 1/e of them reach e, so the "
           "supremum is attained; else there is nothing to choose from",
-          judge(best_of_all({"a": (1.0, {END: 0.0, "b": 1.0})}) is not None,
+          judge(find_most_probable({"a": (1.0, {END: 0.0, "b": 1.0})}) is not None,
                 if_false="under-specified"), "with </s> of probability 0 none is complete")

@@ -22,14 +22,14 @@ WEIGHTS = ("0.6", "0.2", "0.2")
 WORDS = ("I", "eat", "red", "apples")
 
 
-def sums(h, edges):
+def sum_messages(h, edges):
     """Return the weighted sums of the messages 2 hⱼ, by npdl's MessagePassing."""
     double = Linear(h.shape[1], h.shape[1], bias=False, dtype="float64")
     double.W.data[...] = 2 * np.eye(h.shape[1])
     return MessagePassing(double, ReplaceUpdate()).forward(h, edges)[0]
 
 
-def in_place(h, edges):
+def update_in_place(h, edges):
     """Return the sums if vertices are updated one by one, each reading states already updated."""
     h = h.copy()
     for i in range(len(h)):
@@ -38,7 +38,7 @@ def in_place(h, edges):
 
 
 @question("003.6a", "Message passing with a sum")
-def with_a_sum(say, step, answer, check, claim):
+def solve_sum_aggregation(say, step, answer, check, claim):
     """Rewrite the update hᵢ' = q(hᵢ, Agg({fⱼᵢ(hⱼ): vⱼ ∈ N(vᵢ)})) for Agg = sum."""
     rounds = [np.array([1, 0, 0])]
     step("A message is the neighbour's state, sent through the edge's f; the aggregation "
@@ -64,10 +64,10 @@ def with_a_sum(say, step, answer, check, claim):
     check("the same by a matrix power, (I + 2A)² h₀", np.array_equal(square @ rounds[0], rounds[2]))
     claim("", "(16) with a sum for Agg", "none printed",
           "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",
-          judge(np.array_equal(sums(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
+          judge(np.array_equal(sum_messages(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
                 "no answer given"), "npdl's MessagePassing gives the sums of round 1")
     h, ring = np.array([[1.0], [2], [3]]), np.roll(np.eye(3), 1, 1)
-    at_once, in_turn = sums(h, ring)[:, 0], in_place(h, ring)[:, 0]
+    at_once, in_turn = sum_messages(h, ring)[:, 0], update_in_place(h, ring)[:, 0]
     claim("definition", "q maps {H_t, Agg(H'_t)} to H_t", "Q_t: {H_t, Agg(H'_t)} -> H_t",
           "to H_(t+1), from one snapshot of H_t, as the text says; writing into H_t on the way "
           "gives something else",
@@ -77,7 +77,7 @@ def with_a_sum(say, step, answer, check, claim):
 
 
 @question("003.6b", "One update of a vertex")
-def one_update(say, step, answer, check, claim):
+def solve_one_update(say, step, answer, check, claim):
     """Compute h₁' = W h₁ᵀ + max(Agg, 0) with Agg = 0.6 f(h₂) + 0.2 f(h₃) + 0.2 f(h₄), f(x) = 2x."""
     e, sent, own = [Fraction(w) for w in WEIGHTS], 2 * STATES[1:], STATES[0].sum()
     agg = e @ sent
@@ -85,7 +85,7 @@ def one_update(say, step, answer, check, claim):
     new, largest = own + kept, own + kept.max()
     edges = np.zeros((4, 4))
     edges[0, 1:] = [float(w) for w in WEIGHTS]
-    found = own + np.maximum(sums(STATES.astype(float), edges)[0], 0)
+    found = own + np.maximum(sum_messages(STATES.astype(float), edges)[0], 0)
     right = np.allclose(found, new.astype(float), 0, 1e-12)
     by_entry = STATES[0] + kept
     agg, kept, new, by_entry = (vec(map(float, v), 1) for v in (agg, kept, new, by_entry))
@@ -117,7 +117,7 @@ def one_update(say, step, answer, check, claim):
 
 
 @question("003.6c", "The edges of a complete graph")
-def complete_graph(say, step, answer, check, claim):
+def solve_edge_count(say, step, answer, check, claim):
     """Count the edges of the complete directed graph of a sentence of 4 words."""
     n = len(WORDS)
     loops = [(i, j) for i in range(n) for j in range(n)]
@@ -142,27 +142,28 @@ K = np.array([[1.0, 1.0]])
 V = np.array([[1.0, 0.0], [0.0, 3.0]])
 
 
-def update(query, pairs):
+def attend_to_pairs(query, pairs):
     """Return q(h, pairs): the values of (key, value) pairs, weighted by a softmax of scores."""
     powers = np.exp([query @ key for key, _ in pairs])
     return sum(p * value for p, (_, value) in zip(powers / powers.sum(), pairs, strict=True))
 
 
-def by_messages(loops=True):
+def attention_by_messages(loops=True):
     """Return attention, computed for each vertex from the messages (K hⱼ, V hⱼ)."""
-    return np.array([update(Q @ H[i], [(K @ H[j], V @ H[j]) for j in range(3) if loops or j != i])
+    return np.array([attend_to_pairs(Q @ H[i],
+                                     [(K @ H[j], V @ H[j]) for j in range(3) if loops or j != i])
                      for i in range(3)])
 
 
 @question("003.6d", "Attention as a graph network")
-def special_case(say, step, answer, check, claim):
+def solve_attention_as_graph(say, step, answer, check, claim):
     """Show that attention is a special case of message passing hᵢ' = q(hᵢ, Agg({fⱼᵢ(hⱼ)}))."""
     keys, values, query = H @ K.T, H @ V.T, Q @ H[0]
     powers = np.exp(keys @ query)
     weights = powers / powers.sum()
     new, A = weights @ values, softmax((H @ Q.T) @ keys.T)
-    other, same = (update(np.array([math.log(2)]), [(np.array([k]), v) for k, v in
-                                                    zip(row, (1, 2, 3), strict=True)])
+    other, same = (attend_to_pairs(np.array([math.log(2)]), [(np.array([k]), v) for k, v in
+                                                             zip(row, (1, 2, 3), strict=True)])
                    for row in ((0, 1, 2), (0, 0, 0)))
     say("Three tokens h₁ = (1, 0), h₂ = (0, 1), h₃ = (1, 1); Q h is ln 2 times the first "
         "entry, K h the sum of both.")
@@ -196,9 +197,9 @@ def special_case(say, step, answer, check, claim):
            f"{vec(new, 2)} both ways.")
     right = attend(H @ Q.T, keys, values, scale=1.0)[0]
     check("npdl's attention of the three tokens equals these messages",
-          np.allclose(by_messages(), right, 0, 1e-14)
+          np.allclose(attention_by_messages(), right, 0, 1e-14)
           and np.allclose(A @ values, right, 0, 1e-14) and np.allclose(new, right[0]))
-    messages, without = (abs(by_messages(loops) - right).max() for loops in (True, False))
+    messages, without = (abs(attention_by_messages(loops) - right).max() for loops in (True, False))
     claim("", "attention with one head is a special case of a GNN", "to be shown",
           "complete graph with loops, f_ji(h_j) = (K h_j, V h_j), Agg collects these pairs, q(h_i, "
           "pairs) = sum over the pairs (k, v) of softmax(Q h_i . k) v", judge(messages < 1e-14),
@@ -217,17 +218,17 @@ def special_case(say, step, answer, check, claim):
           "with 1 word in Q and 4 in K, Q h_i has 1 entry and K h_j has 4: no dot product")
 
 
-def largest_weight(n, bound=2.0):
+def largest_attention_weight(n, score_bound=2.0):
     """Return the largest weight that one of n tokens can get with scores within ±bound."""
-    return math.exp(bound) / (math.exp(bound) + (n - 1) * math.exp(-bound))
+    return math.exp(score_bound) / (math.exp(score_bound) + (n - 1) * math.exp(-score_bound))
 
 
 @question("003.6e", "Long ranges on a complete graph")
-def long_ranges(say, step, answer, check, claim):
+def solve_long_ranges(say, step, answer, check, claim):
     """Say why very long ranges are hard for a transformer, seen as a graph."""
     lengths, long = (4, 100, 10_000), (10, 100, 1000)
-    weights, gaps = [largest_weight(n) for n in lengths], [math.log(n - 1) for n in lengths]
-    edges = [n * (n - 1) for n in lengths]
+    weights = [largest_attention_weight(n) for n in lengths]
+    gaps, edges = [math.log(n - 1) for n in lengths], [n * (n - 1) for n in lengths]
     say("Scores between −2 and 2.")
     step("Count the edges: every token sends a message to every other. Twice the length is "
          "four times the messages, and the numbers to keep for the way back.", "n (n − 1)",
@@ -275,6 +276,6 @@ def long_ranges(say, step, answer, check, claim):
           "scores a single token's weight falls as 1/n; all tokens are one edge away, so that the "
           "graph knows no distance; and round by round the states become alike", "essay",
           "seed 2; scores within +-2: largest possible weight "
-          f"{vec(map(largest_weight, long), 2)}; without residuals, 6 layers bring 16 states "
-          f"together: distance from their mean {vec(spread, 2)}; a graph that only links 8 tokens "
-          f"back takes {math.ceil(99 / 8)} layers at n = 100")
+          f"{vec(map(largest_attention_weight, long), 2)}; without residuals, 6 layers bring 16 "
+          f"states together: distance from their mean {vec(spread, 2)}; a graph that only links 8 "
+          f"tokens back takes {math.ceil(99 / 8)} layers at n = 100")

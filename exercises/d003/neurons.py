@@ -12,33 +12,33 @@ from itertools import combinations, product
 import numpy as np
 
 from exercises.course import judge, question, table
-from exercises.d004.lstm import library
+from exercises.d004.lstm import run_npdl_cell
 from npdl.layers.neuron import XOR, ThresholdNeuron
 
 TABLES = {"AND": (0, 0, 0, 1), "OR": (0, 1, 1, 1), "XOR": (0, 1, 1, 0)}     # of 00, 01, 10, 11
 INPUTS = np.array(list(product((0.0, 1.0), repeat=2)))      # 00, 01, 10, 11
 
 
-def table_of(layer):
+def truth_table_of(layer):
     """Return the outputs of a layer for the inputs 00, 01, 10, 11."""
     return tuple(layer.forward(INPUTS)[0][:, 0].astype(int).tolist())
 
 
-def neuron(b):
+def make_neuron(bias):
     """Return npdl's neuron with w = (1, 1) and this bias."""
-    return ThresholdNeuron.from_weights((1, 1), b, dtype="float64")
+    return ThresholdNeuron.from_weights((1, 1), bias, dtype="float64")
 
 
-def certificate(table):
+def find_contradiction(truth_table):
     """Return two inputs with f = 1 and two with f = 0 of the same sum, or None."""
-    ones, zeros = ([point for point, f in zip(product((0, 1), repeat=2), table, strict=True)
+    ones, zeros = ([point for point, f in zip(product((0, 1), repeat=2), truth_table, strict=True)
                     if f == value] for value in (1, 0))
     return next((up + down for up in combinations(ones, 2) for down in combinations(zeros, 2)
                  if np.array_equal(np.add(*up), np.add(*down))), None)
 
 
 @question("003.1", "AND and OR by one neuron")
-def and_or(say, step, answer, check, claim):
+def solve_and_or(say, step, answer, check, claim):
     """Find w and b of a threshold neuron that computes AND of two bits, and of one for OR."""
     middle = {}
     step("Each row of the table is one inequality for w and b.",
@@ -58,10 +58,11 @@ def and_or(say, step, answer, check, claim):
                     for x, value in zip(INPUTS, TABLES[name], strict=True)], 1))
     answer(f"AND: w = (1, 1), b = {middle['AND']:.1f};  OR: w = (1, 1), b = {middle['OR']:.1f}.")
     check("npdl's threshold neuron gives both tables",
-          all(table_of(neuron(b)) == TABLES[name] for name, b in middle.items()))
+          all(truth_table_of(make_neuron(b)) == TABLES[name] for name, b in middle.items()))
     for name, b in middle.items():
         claim(name, f"a threshold neuron computes {name}", "none printed", f"w = (1, 1), b = {b:g}",
-              judge(table_of(neuron(b)) == TABLES[name], "no answer given"), "all four inputs")
+              judge(truth_table_of(make_neuron(b)) == TABLES[name], "no answer given"),
+              "all four inputs")
     strict = [tuple((ones + b > 0).astype(int).tolist()) for b in (-2, -1)]
     on_line = [int((ones + b == 0).sum()) for b in (-2, -1)]
     claim("form", "the neuron fires on the line w.x + b = 0 itself", "1 if w.x + b >= 0",
@@ -72,13 +73,13 @@ def and_or(say, step, answer, check, claim):
           f"become {strict[0]} and {strict[1]}")
 
 
-def picture(figure):
+def draw_half_planes(figure):
     """Draw the half-planes of AND and OR, and the two that XOR needs."""
     figure.set_size_inches(10.5, 3.9)
     side = np.linspace(-0.5, 1.5, 201)
     grid = np.stack(np.meshgrid(side, side), -1)
-    panels = (("AND: one neuron", neuron(-1.5), TABLES["AND"]),
-              ("OR: one neuron", neuron(-0.5), TABLES["OR"]),
+    panels = (("AND: one neuron", make_neuron(-1.5), TABLES["AND"]),
+              ("OR: one neuron", make_neuron(-0.5), TABLES["OR"]),
               ("XOR: three neurons", XOR(dtype="float64"), TABLES["XOR"]))
     for axis, (title, layer, values) in zip(figure.subplots(1, 3), panels, strict=True):
         axis.contourf(side, side, layer.forward(grid)[0][..., 0], [-0.5, 0.5, 1.5],
@@ -92,10 +93,10 @@ def picture(figure):
     figure.supxlabel("blue points: 1; white points: 0; shaded: where the output is 1", fontsize=9)
 
 
-@question("003.2", "XOR by one neuron", picture)
-def xor(say, step, answer, check, claim):
+@question("003.2", "XOR by one neuron", draw_half_planes)
+def solve_xor_proof(say, step, answer, check, claim):
     """Prove that no threshold neuron computes XOR (0, 1, 1, 0 on 00, 01, 10, 11)."""
-    points = certificate(TABLES["XOR"])
+    points = find_contradiction(TABLES["XOR"])
     names = ["".join(map(str, point)) for point in points]
     total, zeros = np.add(*points[:2]), np.add(*points[2:])
     step("Suppose w and b did it. Write what the two ones demand, and add.",
@@ -112,13 +113,12 @@ def xor(say, step, answer, check, claim):
          f"midpoint of both pairs: ({total[0] / 2}, {total[1] / 2})")
     answer("No w and b exist: the conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, those "
            "on 00 and 11 to w₁ + w₂ + 2b < 0.")
-    net = table_of(XOR(dtype="float64"))
+    net = truth_table_of(XOR(dtype="float64"))
     check("three of npdl's neurons compute XOR", net == TABLES["XOR"])
     claim("", "XOR can't be computed by one neuron of this form", "to be proved",
           f"proof: f = 1 on {names[0]} and {names[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on "
           f"{names[2]} and {names[3]} gives w_1 + w_2 + 2b < 0",
-          judge(np.array_equal(total, zeros)),
-          f"{names[0]} + {names[1]} = {names[2]} + {names[3]}")
+          judge(np.array_equal(total, zeros)), f"{names[0]} + {names[1]} = {names[2]} + {names[3]}")
     claim("hint", "the four points in the plane show it: no line separates them",
           "plot and draw a line", "the two ones and the two zeros have one midpoint, and a "
           "half-plane holds the midpoint of any two of its points",
@@ -138,47 +138,48 @@ DESIGN = DESIGNS["add or subtract"]
 CASES = np.array(list(product((0, 1), repeat=2)))           # (parity so far, next bit)
 
 
-def gates(design, h, x):
+def compute_gates(design, h, x):
     """Return f, i, C̃ and o of the question's step functions."""
     z = [w_h * h + w_x * x + b for w_h, w_x, b in design.values()]
     return 1 * (z[0] > 0), 1 * (z[1] > 0), np.sign(z[2]), 1 * (z[3] > 0)
 
 
-def advance(design, h, C, x):
+def step_lstm(design, h, C, x):
     """Return the next h and C, for numbers or arrays."""
-    f, i, candidate, o = gates(design, h, x)
+    f, i, candidate, o = compute_gates(design, h, x)
     C = f * C + i * candidate
     return o * np.sign(C), C
 
 
-def keeps_parity(design):
+def is_parity_design(design):
     """Return True if C' = h' = C xor x in all four cases of (C, x), with h = C."""
     C, x = CASES.T
-    return all(np.array_equal(new, C ^ x) for new in advance(design, C, C, x))
+    return all(np.array_equal(new, C ^ x) for new in step_lstm(design, C, C, x))
 
 
-def library_errors(design, factor):
+def npdl_errors(design, factor):
     """Return |C' − parity| of npdl's LSTM in the four cases, with the design times `factor`."""
     numbers = {gate.lower(): factor * np.array([x, h, b]) for gate, (h, x, b) in design.items()}
-    return [abs(library(numbers, (np.tanh(C), C), [x])[1] - (C ^ x)) for C, x in CASES.tolist()]
+    return [abs(run_npdl_cell(numbers, (np.tanh(C), C), [x])[1] - (C ^ x))
+            for C, x in CASES.tolist()]
 
 
-def count_designs():
+def count_parity_designs():
     """Return the number of correct designs with weights −2, 0, 2 and biases −1, 1, and of all."""
     C, x = CASES.T
     z = [u * C + w * x + b for u, w, b in product((-2, 0, 2), (-2, 0, 2), (-1, 1))]
     opened, signs = [1 * (v > 0) for v in z], [np.sign(v) for v in z]
-    right = sum(np.array_equal(f * C + i * g, C ^ x)
-                for f, i, g in product(opened, opened, signs))
+    right = sum(np.array_equal(f * C + i * g, C ^ x) for f, i, g in product(opened, opened, signs))
     return right * sum(np.array_equal(o * (C ^ x), C ^ x) for o in opened), len(z) ** 4
 
 
 @question("003.3", "An LSTM for the parity of bits")
-def parity(say, step, answer, check, claim):
+def solve_parity_lstm(say, step, answer, check, claim):
     """Give weights and biases of an LSTM such that its memory Cₜ is the parity of the bits read."""
     rows, h, C = [], 0, 0
     for t, x in enumerate((1, 0, 1, 1), 1):
-        before, inside, (h, C) = (t, x, h, C), gates(DESIGN, h, x), advance(DESIGN, h, C, x)
+        before, inside = (t, x, h, C), compute_gates(DESIGN, h, x)
+        h, C = step_lstm(DESIGN, h, C, x)
         rows.append((*before, *inside, C, h))
     after = {0: "keep", 1: "add 1", -1: "take away 1"}
     say("One unit; σ(z) is 1 for z > 0, else 0; tanh(z) is the sign of z; h₀ = C₀ = 0.")
@@ -201,24 +202,24 @@ def parity(say, step, answer, check, claim):
          table(("t", "xₜ", "hₜ₋₁", "Cₜ₋₁", "fₜ", "iₜ", "C̃ₜ", "oₜ", "Cₜ", "hₜ"), rows))
     step("Every string: if hₜ₋₁ = Cₜ₋₁ = parity before a bit, the table of step 1 gives hₜ = "
          "Cₜ = parity after it. At the start both are 0, the parity of no bits.")
-    answer(f"{weights(DESIGN, '; ')}: after 1 0 1 1 Cₜ = {C}.")
-    check("the four cases: Cₜ = hₜ = Cₜ₋₁ xor xₜ", keeps_parity(DESIGN))
+    answer(f"{format_weights(DESIGN, '; ')}: after 1 0 1 1 Cₜ = {C}.")
+    check("the four cases: Cₜ = hₜ = Cₜ₋₁ xor xₜ", is_parity_design(DESIGN))
     for name, design in DESIGNS.items():
-        soft, hard, exact = (max(library_errors(design, factor)) for factor in (3.0, 10.0, 100.0))
+        soft, hard, exact = (max(npdl_errors(design, factor)) for factor in (3.0, 10.0, 100.0))
         claim("", f"an LSTM can keep the parity in C ({name})", "none printed",
-              f"one unit, W = [of h, of x], h = C = 0 at the start: {weights(design)}",
-              judge(keeps_parity(design), "no answer given"),
+              f"one unit, W = [of h, of x], h = C = 0 at the start: {format_weights(design)}",
+              judge(is_parity_design(design), "no answer given"),
               "the four cases of (C, x) give C' = h' = C xor x, so it holds at every length")
         claim("", f"step functions are needed for it ({name})", "assume step functions",
               "large weights do: times 100, npdl's sigmoid and tanh are 0, 1 or -1 to the last bit",
               judge(exact == 0, "convention"), "npdl's LSTM, all four cases: largest error of C "
               f"times 3, 10 and 100: {soft:.1g}, {hard:.1g} and {exact:g}")
-    right, tried = count_designs()
+    right, tried = count_parity_designs()
     claim("", "the two designs are not alone", "none printed",
           f"{right} of {tried} one-unit designs with weights -2, 0, 2 and biases -1, 1 compute it",
           judge(0 < right < tried, "no answer given"),
           "each checked on the four cases of (C, x) with h = C")
-    candidate, state = gates(DESIGN, 1, 1)[2], advance(DESIGN, 1, 1, 1)[1]
+    candidate, state = compute_gates(DESIGN, 1, 1)[2], step_lstm(DESIGN, 1, 1, 1)[1]
     xor = [int((x and not y) or (not x and y)) for x, y in CASES.tolist()]
     is_parity = xor == (CASES.sum(1) % 2).tolist()
     nearest = min(abs(w_h * C + w_x * x + b) for C, x in CASES.tolist()
@@ -233,7 +234,7 @@ def parity(say, step, answer, check, claim):
           f"on 00, 01, 10, 11: {xor}; f C is C and not x, i C~ is x and not C, never both 1")
     claim("hint", "this XOR was implemented above", "which you implemented above",
           "above, AND and OR were; XOR was shown to be impossible for one neuron",
-          judge(certificate(xor) is None, if_false="under-specified"),
+          judge(find_contradiction(xor) is None, if_false="under-specified"),
           "certificate 01 + 10 = 00 + 11 of Question 2; holds for the AND and the OR in it")
     claim("premise", "sigmoid(0) = 0 and tanh(0) = 0", "0 at x = 0 for both",
           "tanh(0) = 0 is the true value; the true sigmoid(0) is 1/2, and the threshold of "
@@ -242,7 +243,7 @@ def parity(say, step, answer, check, claim):
           f"than {nearest:g}, so that all three agree")
     claim("premise", "b_t is the bias of the forget gate", "b_t",
           "b_f, as the formula has it: a bias does not depend on time",
-          judge(keeps_parity(DESIGN), "slip"),
+          judge(is_parity_design(DESIGN), "slip"),
           "with one fixed b_f the design is right at every step")
     claim("premise", "C_t are the candidate values of the cell state", "called so before formula "
           "(5)", "the candidates are C~_t of formula (4); C_t is the new cell state",
@@ -250,7 +251,7 @@ def parity(say, step, answer, check, claim):
           f"after bits 1, 1 the first design has C~ = {candidate:g} and C = {state:g}")
 
 
-def weights(design, separator=", "):
+def format_weights(design, separator=", "):
     """Return the weights and biases of a design as text."""
     return separator.join(f"W_{gate} = [{h}, {x}], b_{gate} = {b}"
                           for gate, (h, x, b) in design.items())

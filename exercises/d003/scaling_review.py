@@ -25,13 +25,13 @@ SIZES = np.array([10, 100, 1000])                   # tosses of the coin
 FLOOR = -(0.3 * math.log(0.3) + 0.7 * math.log(0.7))
 
 
-def law(N, D, fit=FITTED):
+def scaling_law_loss(N, D, fit=FITTED):
     """Return the law's loss of N parameters trained on D tokens."""
     E, A, B, alpha, beta = fit
     return E + A / N**alpha + B / D**beta
 
 
-def power(fit=FITTED):
+def size_exponent(fit=FITTED):
     """Return the exponent with which the best N grows with the compute."""
     return fit[4] / (fit[3] + fit[4])
 
@@ -39,10 +39,10 @@ def power(fit=FITTED):
 def best_size(C, fit=FITTED):
     """Return the N with the lowest loss among those with 6 N D = C (zero derivative)."""
     _, A, B, alpha, beta = fit
-    return (alpha * A / (beta * B)) ** (1 / (alpha + beta)) * (C / 6) ** power(fit)
+    return (alpha * A / (beta * B)) ** (1 / (alpha + beta)) * (C / 6) ** size_exponent(fit)
 
 
-def expected_loss(n, p=0.3):
+def expected_coin_loss(n, p=0.3):
     """Return the exact mean cross-entropy of predicting a coin of bias p after n tosses.
 
     The prediction for heads is (heads + 1/2) / (n + 1).
@@ -53,7 +53,7 @@ def expected_loss(n, p=0.3):
 
 
 @question("003.points", "The points of the problem set")
-def points(say, step, answer, check, claim):
+def solve_point_totals(say, step, answer, check, claim):
     """Do the points of the theory answers add up to 21.5 and 26.5, for two course numbers?"""
     graded, extra = (0.5, 1, 1, 5, 5, 5, 2, 2), 5       # the extra points are for Question 6
     total, printed = sum(graded), {"4644": 21.5, "7643": 26.5}
@@ -71,13 +71,13 @@ def points(say, step, answer, check, claim):
 
 
 @question("003.7", "A review of a scaling law")
-def review(say, step, answer, check, claim):
+def solve_paper_review(say, step, answer, check, claim):
     """Summarise a paper on scaling laws, its contributions, strengths and weaknesses."""
     fits, grid = (FITTED, AGAIN), 10 ** np.linspace(8, 13, 20_001)
     best = [best_size(C, fit) for fit in fits]
-    searched = [grid[law(grid, C / (6 * grid), fit).argmin()] for fit in fits]
+    searched = [grid[scaling_law_loss(grid, C / (6 * grid), fit).argmin()] for fit in fits]
     wanted, again = ratios = [C / 6 / N**2 for N in best]
-    losses = [law(*pair, fit) for fit in fits for pair in (OLD, NEW)]
+    losses = [scaling_law_loss(*pair, fit) for fit in fits for pair in (OLD, NEW)]
     say("The link is not printed; this is arXiv:2203.15556, with the numbers of its fitted law.")
     step("The paper trains over 400 language models and describes their losses by one law: a "
          "floor, a term that more parameters N lower, a term that more tokens D lower. For a given "
@@ -93,7 +93,7 @@ def review(say, step, answer, check, claim):
          f"L of 280e9 and 70e9 parameters: {losses[0]:.3f} and {losses[1]:.3f}; fitted again "
          f"{losses[2]:.3f} and {losses[3]:.3f}",
          table(("fit", "power of C", f"best N at C = {C:.2e}", "D", "D / N"), [
-             (name, f"{power(fit):.2f}", f"{N / 1e9:.0f}e9", f"{C / 6 / N / 1e12:.2f}e12",
+             (name, f"{size_exponent(fit):.2f}", f"{N / 1e9:.0f}e9", f"{C / 6 / N / 1e12:.2f}e12",
               f"{ratio:.0f}") for name, fit, N, ratio in
              zip(("printed", "fitted again"), fits, best, ratios, strict=True)]))
     answer("Parameters and tokens should grow alike; tried outside the fit, but printed with "
@@ -101,7 +101,7 @@ def review(say, step, answer, check, claim):
     check("both best N are found by a search over 20,001 sizes as well, to 0.1 %",
           np.allclose(best, searched, rtol=1e-3))
     sizes = (10, 30, 100, 300, 1000)
-    coin = np.array([expected_loss(n) for n in sizes])
+    coin = np.array([expected_coin_loss(n) for n in sizes])
     right, plain = (-np.polyfit(np.log(sizes), np.log(falling), 1)[0]   # powers of a decay
                     for falling in (coin - FLOOR, coin))
     check("the coin's loss falls to its floor nearly as 1/n", abs(right - 1) < 0.1)
@@ -115,10 +115,10 @@ def review(say, step, answer, check, claim):
 
 
 @question("003.8", "A review: the takeaway")
-def takeaway(say, step, answer, check, claim):
+def solve_paper_takeaway(say, step, answer, check, claim):
     """Say what you take from the paper."""
-    losses = np.array([expected_loss(n) for n in SIZES])
-    excess, grown = losses - FLOOR, (10**OLDER, 10 ** power())
+    losses = np.array([expected_coin_loss(n) for n in SIZES])
+    excess, grown = losses - FLOOR, (10**OLDER, 10 ** size_exponent())
     plain, right = (math.log10(values[0] / values[1]) for values in (losses, excess))
     pure, floored = losses[1] * 10**-plain, FLOOR + excess[1] * 10**-right
     say("The laws of two papers, and a coin, predicted by (heads + 1/2)/(n + 1).")
@@ -130,7 +130,7 @@ def takeaway(say, step, answer, check, claim):
          "largest runs left out, see how well it predicts them, and publish the runs, so that "
          "anyone can fit again.",
          f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β));      L(n₂) = L(n₁) (n₂/n₁)^(−α)",
-         f"10^{OLDER} = {grown[0]:.1f} times;   10^{power():.2f} = {grown[1]:.1f} times",
+         f"10^{OLDER} = {grown[0]:.1f} times;   10^{size_exponent():.2f} = {grown[1]:.1f} times",
          f"{losses[1]:.4f} · 10^(−{plain:.3f}) = {pure:.4f}, below the floor {FLOOR:.4f}",
          f"{FLOOR:.4f} + {excess[1]:.5f} · 10^(−{right:.3f}) = {floored:.4f};   true: "
          f"{losses[2]:.4f}")
@@ -143,8 +143,9 @@ def takeaway(say, step, answer, check, claim):
     claim("", "a takeaway from the paper", "an essay",
           "an extrapolation is as good as the form that is fitted: two published laws give ten "
           f"times the compute {grown[0]:.1f} or {grown[1]:.1f} times the parameters", "essay",
-          f"powers {OLDER} and {power():.2f}; on the coin, from n = 10 and 100, a pure power law "
-          f"predicts {pure:.4f} at 1000; the true value is {losses[2]:.4f}, the floor {FLOOR:.4f}")
+          f"powers {OLDER} and {size_exponent():.2f}; on the coin, from n = 10 and 100, a pure "
+          f"power law predicts {pure:.4f} at 1000; the true value is {losses[2]:.4f}, the floor "
+          f"{FLOOR:.4f}")
     claim("premise", "the takeaway relates the paper to explainability techniques",
           "traditional understanding of explainability techniques",
           "the paper announced for this section is on scaling laws; the link is not printed",
@@ -152,7 +153,7 @@ def takeaway(say, step, answer, check, claim):
 
 
 @question("003.s5", "The notebook: Transformer architectures and language modelling")
-def notebook(say, step, answer, check, claim):
+def solve_notebook_task(say, step, answer, check, claim):
     """Implement Transformer architectures and train them (report 5 points, tests 11)."""
     classes = {"attention with several heads": MultiHeadAttention, "a block": Block,
                "encoder and decoder": Seq2Seq, "language model": GPT}

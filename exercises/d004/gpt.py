@@ -28,36 +28,37 @@ PRINTED = {
 }
 
 
-def lstm_table(V, d_e, d_h, L, b=True):
-    """Return the document's table for Problem 1.3, {component: count}, with biases if `b`."""
-    return {"embedding": V * d_e, "layer 1": 4 * (d_e + d_h) * d_h + b * 4 * d_h,
-            "layers 2 to L": (L - 1) * (8 * d_h**2 + b * 4 * d_h),
-            "classifier": V * d_h + b * V}
+def printed_lstm_counts(V, d_e, d_h, L, bias=True):
+    """Return the document's table for Problem 1.3, {component: count}, with biases if `bias`."""
+    return {"embedding": V * d_e, "layer 1": 4 * (d_e + d_h) * d_h + bias * 4 * d_h,
+            "layers 2 to L": (L - 1) * (8 * d_h**2 + bias * 4 * d_h),
+            "classifier": V * d_h + bias * V}
 
 
-def lstm_formula(d_x, d_h, L, b=True):
+def count_lstm_params(d_x, d_h, L, bias=True):
     """Return the answer to Problem 1.3, with one bias vector for each gate."""
-    return 4 * d_h * (d_x + d_h + b) + (L - 1) * 4 * d_h * (2 * d_h + b)
+    return 4 * d_h * (d_x + d_h + bias) + (L - 1) * 4 * d_h * (2 * d_h + bias)
 
 
-def attention_formula(num_heads, head_size, b=True):
+def count_attention_params(num_heads, head_size, bias=True):
     """Return the document's answer to Problem 2.6."""
     d = num_heads * head_size
-    return 4 * (d**2 + b * d)
+    return 4 * (d**2 + bias * d)
 
 
-def decoder_formula(d, m, L, b=True):
+def count_decoder_params(d, m, L, bias=True):
     """Return the document's answer to Problem 2.10, without LayerNorm."""
-    return L * (4 * d**2 + b * 4 * d + 2 * d**2 * m)
+    return L * (4 * d**2 + bias * 4 * d + 2 * d**2 * m)
 
 
 @question("004.1.3", "Parameters of an LSTM")
-def lstm(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
+def solve_lstm_params(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
     """Count the parameters of an LSTM of L layers (d_x, d_h), with biases and without."""
     shapes = [(layer, *row) for layer, d_in in ((1, d_x), (2, d_h)) for row in (
         ("W", (d_h, d_in), d_h * d_in), ("U", (d_h, d_h), d_h**2), ("b", (d_h,), d_h))]
     first, second = (sum(4 * size for layer, *_, size in shapes if layer == n) for n in (1, 2))
-    total, bare, around = first + second, lstm_formula(d_x, d_h, 2, 0), lstm_table(V, d_x, d_h, 2)
+    total, bare = first + second, count_lstm_params(d_x, d_h, 2, 0)
+    around = printed_lstm_counts(V, d_x, d_h, 2)
     say(f"d_x = {d_x}, d_h = {d_h}, L = 2.")
     step("List every array with its shape. A layer has four gates, each with W, U and b; the "
          "second layer reads d_h numbers, not d_x.",
@@ -78,7 +79,7 @@ def lstm(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
            f"{bare} without; V does not enter.")
     tried, agree, whole, ours, theirs = len(SIZES), dict.fromkeys(PRINTED, 0), 0, 0, 0
     for d, h, L, bias in SIZES:
-        printed, model = lstm_table(11, d, h, L, bias), LSTMLM(11, d, L, h, bias=bias)
+        printed, model = printed_lstm_counts(11, d, h, L, bias), LSTMLM(11, d, L, h, bias=bias)
         first, *others = (layer.count_params() for layer in model.lstm.layers)
         counted = {"embedding": model.embedding.count_params(), "layer 1": first,
                    "layers 2 to L": sum(others), "classifier": model.classifier.count_params()}
@@ -86,7 +87,7 @@ def lstm(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
         for name in agree:
             agree[name] += printed[name] == counted[name]
         whole += sum(printed.values()) == model.count_params()
-        ours += lstm_formula(d, h, L, bias) == module
+        ours += count_lstm_params(d, h, L, bias) == module
         theirs += sum(printed.values()) == module
     for name, formula in PRINTED.items():
         claim(name, f"The row '{name}' of the tables with and without bias.", formula,
@@ -96,7 +97,7 @@ def lstm(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
           "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
           f"sums of the four rows: {whole} of {tried} models agree", judge(whole == tried),
           "embedding and classifier included")
-    example, bare = lstm_formula(128, 128, 2), lstm_formula(128, 128, 2, 0)
+    example, bare = count_lstm_params(128, 128, 2), count_lstm_params(128, 128, 2, 0)
     check(f"our formula agrees with all {tried} LSTM modules", ours == tried)
     claim("answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which was "
           "asked.", "totals that depend on V and contain embedding and classifier",
@@ -112,7 +113,7 @@ def lstm(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
 
 
 @question("004.2.6", "Parameters of multi-head attention")
-def attention(say, step, answer, check, claim, heads=2, width=3):
+def solve_attention_params(say, step, answer, check, claim, heads=2, width=3):
     """Count the parameters of attention with several heads, with biases and without."""
     d = heads * width
     weights, total = 4 * d * d, 4 * (d * d + d)
@@ -125,8 +126,8 @@ def attention(say, step, answer, check, claim, heads=2, width=3):
     step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
          f"4 · ({d * d} + {d}) = {total},   4 · {d * d} = {weights}")
     step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
-         f"1 head of {d}: {attention_formula(1, d)},   {heads} heads of {width}: "
-         f"{attention_formula(heads, width)}")
+         f"1 head of {d}: {count_attention_params(1, d)},   {heads} heads of {width}: "
+         f"{count_attention_params(heads, width)}")
     answer("P = 4 (d² + d) with d = num_heads · head_size, 4 d² without biases: "
            f"{total} and {weights} here.")
     check("npdl's attention layer has as many",
@@ -134,25 +135,25 @@ def attention(say, step, answer, check, claim, heads=2, width=3):
           and MultiHeadAttention(d, heads, bias=False).count_params() == weights)
     for bias, part, formula in ((True, "bias", "4[(h d_h)^2 + h d_h]"),
                                 (False, "no bias", "4 (h d_h)^2")):
-        agree = sum(attention_formula(h, d, bias) == MultiHeadAttention(
+        agree = sum(count_attention_params(h, d, bias) == MultiHeadAttention(
             h * d, h, bias=bias).count_params() for h, d in HEADS)
         claim(part, f"Multi-head attention {'with' if bias else 'without'} biases learns four "
               "square projections.", formula, f"{agree} of {len(HEADS)} counted modules "
-              f"agree; {attention_formula(4, 32, bias):,} for 4 heads of 32",
+              f"agree; {count_attention_params(4, 32, bias):,} for 4 heads of 32",
               judge(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention")
     counted = {MultiHeadAttention(128, h).count_params() for h in (1, 2, 4, 8)}
     claim("heads", "The count depends on num_heads and head_size only through their product.",
           "d_model = num_heads x head_size",
           f"{len(counted)} count for 1, 2, 4, 8 heads of width 128: {min(counted):,}",
-          judge(counted == {attention_formula(1, 128)}),
+          judge(counted == {count_attention_params(1, 128)}),
           "counted modules; the number of heads alone costs nothing")
 
 
 @question("004.2.10", "Parameters of a decoder")
-def decoder(say, step, answer, check, claim, d=4, m=2, L=2):
+def solve_decoder_params(say, step, answer, check, claim, d=4, m=2, L=2):
     """Count the parameters of L blocks with attention and a bias-free MLP of inner width m d."""
     weights, attention_part, ffn, norms = 4 * d * d, 4 * (d * d + d), 2 * d * m * d, 2 * 2 * d
-    total, bare = decoder_formula(d, m, L), decoder_formula(d, m, L, 0)
+    total, bare = count_decoder_params(d, m, L), count_decoder_params(d, m, L, 0)
     drawn, bare_drawn = total + L * norms, bare + L * norms
     say(f"d = {d}, multiplier m = {m}, L = {L}.")
     step("Attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
@@ -170,9 +171,8 @@ def decoder(say, step, answer, check, claim, d=4, m=2, L=2):
     ffn = all(FeedForward(d, m).count_params() == 2 * d * d * m for d, _, m, _ in DECODERS)
     described, gaps = [], []
     for (d, heads, m, L), bias in product(DECODERS, (True, False)):
-        block, formula = Block(d, heads, m, bias=bias), decoder_formula(d, m, L, bias)
-        described.append(
-            L * (block.attention.count_params() + block.ffn.count_params()) == formula)
+        block, formula = Block(d, heads, m, bias=bias), count_decoder_params(d, m, L, bias)
+        described.append(L * (block.attention.count_params() + block.ffn.count_params()) == formula)
         gaps.append(L * block.count_params() - formula == 2 * LayerNorm(d).count_params() * L)
     check("a decoder has two LayerNorms more in each block than the formula", all(gaps))
     claim("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",
@@ -182,7 +182,7 @@ def decoder(say, step, answer, check, claim, d=4, m=2, L=2):
           "parameters, without biases L(4d^2 + 2d^2 m).", "the same",
           f"{sum(described)} of {len(described)} counted decoders agree, LayerNorm left out",
           judge(all(described)), "attention and feed-forward arrays only")
-    printed, full = zip(*((decoder_formula(128, 4, 2, bias), 2 * Block(
+    printed, full = zip(*((count_decoder_params(128, 4, 2, bias), 2 * Block(
         128, 4, 4, bias=bias).count_params()) for bias in (True, False)), strict=True)
     claim("decoder", "This is the number of parameters of the decoder.",
           f"{printed[0]:,} with bias, {printed[1]:,} without, for d = 128, m = 4, L = 2",
@@ -193,19 +193,19 @@ def decoder(say, step, answer, check, claim, d=4, m=2, L=2):
 
 
 @question("004.4.P", "The parameters that the scaling plots count")
-def sizes(say, step, answer, check, claim, V=36):
+def solve_scaling_plot_params(say, step, answer, check, claim, V=36):
     """Count P, the parameters without embeddings, of the models of Problem 4: 36 tokens."""
     models = {"LSTM": LSTMLM(V), "GPT": GPT(V)}
     P = {name: model.count_params(embeddings=False) for name, model in models.items()}
     shapes = list(product((1, 2, 3), (64, 128, 256)))                   # (L, d)
     grid = {name: [make(V, d, L).count_params(embeddings=False) for L, d in shapes]
             for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
-    formula = {"LSTM": [lstm_formula(d, d, L) + (d + 1) * V for L, d in shapes],
-               "GPT": [decoder_formula(d, 4, L) + 4 * d * L + (d + 1) * V for L, d in shapes]}
+    formula = {"LSTM": [count_lstm_params(d, d, L) + (d + 1) * V for L, d in shapes],
+               "GPT": [count_decoder_params(d, 4, L) + 4 * d * L + (d + 1) * V for L, d in shapes]}
     answer(f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,} for L = 2, d = 128.")
     check("the formulas of 1.3 and 2.10, with LayerNorms and classifier, give all 18 counts",
           grid == formula)
-    printed = sum(lstm_table(V, 128, 128, 2).values()), decoder_formula(128, 4, 2)
+    printed = sum(printed_lstm_counts(V, 128, 128, 2).values()), count_decoder_params(128, 4, 2)
     classifier = models["GPT"].classifier.count_params()
     claim("P already computed", "P, without embeddings, was computed for LSTM and GPT in the "
           "earlier problems.", f"{printed[0]:,} (table of 1.3), {printed[1]:,} (2.10) with V = 36",
@@ -230,32 +230,32 @@ IDS = (2, 0, 2)
 D = 128                                                 # width of the tables of the claims
 
 
-def frequencies(d, exponent=1):
+def angle_per_position(d, exponent=1):
     """Return the angle per position of each pair of columns: 1 / 10000^(exponent k/d)."""
     return 10000.0 ** (-exponent * np.arange(d // 2) / d)
 
 
-def printed_table(length, d, exponent=1):
+def printed_positions(length, d, exponent=1):
     """Return the table (S, D) of the document's formula."""
-    angles = np.outer(np.arange(length), frequencies(d, exponent))
+    angles = np.outer(np.arange(length), angle_per_position(d, exponent))
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d)
 
 
-def rotation(d, offset, exponent=1):
+def position_rotation(d, position_offset, exponent=1):
     """Return the matrix R (d, d) with PE(pos + offset) = R PE(pos) for every pos."""
     R = np.zeros((d, d))
-    for k, turn in enumerate(offset * frequencies(d, exponent)):
+    for k, turn in enumerate(position_offset * angle_per_position(d, exponent)):
         R[2 * k:2 * k + 2, 2 * k:2 * k + 2] = [[math.cos(turn), math.sin(turn)],
                                                [-math.sin(turn), math.cos(turn)]]
     return R
 
 
 @question("004.2.7", "Sinusoidal positions")
-def positions(say, step, answer, check, claim, d=4):
+def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
     """Write the table of sinusoidal positions, and say what it is good for."""
-    PE, usual, R = printed_table(4, d), printed_table(4, d, 2), rotation(d, 1)
-    omega = frequencies(d)
-    longest = [2 * math.pi / frequencies(d, exponent)[-1] for exponent in (1, 2)]
+    PE, usual, R = printed_positions(4, d), printed_positions(4, d, 2), position_rotation(d, 1)
+    omega = angle_per_position(d)
+    longest = [2 * math.pi / angle_per_position(d, exponent)[-1] for exponent in (1, 2)]
     say(f"d = {d}, positions 0 to 3, the exponent k/d of the question.")
     step("Number the pairs of columns: k = i // 2. Each pair has one frequency.",
          "ω_k = 1/10000^(k/d),   wave length 2π/ω_k",
@@ -274,11 +274,11 @@ def positions(say, step, answer, check, claim, d=4):
            "fixed buffer with nothing to learn.")
     say("In npdl: sinusoidal in npdl/layers/embedding.py.")
     check("npdl's tables of both exponents", all(
-        np.allclose(printed_table(64, d, exponent), sinusoidal(64, d, name, "float64"), 0, 1e-9)
+        np.allclose(printed_positions(64, d, exponent), sinusoidal(64, d, name, "float64"), 0, 1e-9)
         for d in (4, D) for name, exponent in (("k/d", 1), ("2k/d", 2))))
-    ours, usual = printed_table(512, D), printed_table(512, D, 2)
+    ours, usual = printed_positions(512, D), printed_positions(512, D, 2)
     apart = abs(ours - usual)[:64].max()
-    longest = [2 * math.pi / frequencies(D, exponent)[-1] for exponent in (1, 2)]
+    longest = [2 * math.pi / angle_per_position(D, exponent)[-1] for exponent in (1, 2)]
     claim("exponent", "The frequencies of the sinusoidal encoding are 1 / 10000^(k/d) at i = 2k "
           "and 2k + 1.", "k / d",
           f"the usual exponent is 2k/d: the longest wave then has {longest[1]:,.0f} positions, as "
@@ -294,7 +294,8 @@ def positions(say, step, answer, check, claim, d=4):
     worst = 0.0
     for found, exponent in ((ours, 1), (usual, 2)):
         for n in (1, 7, 100):
-            turned, dots = found[:-n] @ rotation(D, n, exponent).T, (found[:-n] * found[n:]).sum(1)
+            turned = found[:-n] @ position_rotation(D, n, exponent).T
+            dots = (found[:-n] * found[n:]).sum(1)
             worst = max(worst, abs(turned - found[n:]).max(), np.ptp(dots))
     claim("relative", "Relative positions are easy to learn from the table.", "easily learned",
           "PE(pos + n) = R(n) PE(pos) with one rotation R(n) for all pos, and the dot product of "
@@ -307,7 +308,7 @@ def positions(say, step, answer, check, claim, d=4):
     seen = 8
     basis = np.linalg.qr(ours[:seen].T)[0]
     inside, outside = (np.linalg.norm(v - basis @ (basis.T @ v)) for v in (
-        rotation(D, 0.5) @ ours[seen // 2], ours[4 * seen]))
+        position_rotation(D, 0.5) @ ours[seen // 2], ours[4 * seen]))
     claim("longer", "The table is smooth in the position, so that it interpolates for sequence "
           "lengths not seen.", "interpolation possible",
           f"between seen positions, yes: position {seen / 2 + 0.5} lies {inside:.2f} from what the "
@@ -318,9 +319,9 @@ def positions(say, step, answer, check, claim, d=4):
 
 
 @question("004.2.8", "Tokens plus positions")
-def both(say, step, answer, check, claim, d=4):
+def solve_tokens_plus_positions(say, step, answer, check, claim, d=4):
     """Add the positions to the token vectors."""
-    tokens, places = EMBEDDING[list(IDS)], printed_table(len(IDS), d)
+    tokens, places = EMBEDDING[list(IDS)], printed_positions(len(IDS), d)
     x = tokens + places
     say(f"V = 3 tokens, d = {d}, S = {len(IDS)}.")
     step("Look up the tokens, whatever their places.", "E[x]   (B, S, d)", f"x = {vec(IDS)}",
@@ -345,7 +346,7 @@ def both(say, step, answer, check, claim, d=4):
 
 
 @question("004.2.9", "The forward pass of a GPT")
-def forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, heads=2):
+def solve_gpt_forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, heads=2):
     """Return logits, the hidden states per layer and the attention weights per layer."""
     logits, cache = GPT(V, d, L, heads, dtype="float64").forward(np.zeros((B, S), int))
     found = logits, hidden_states(cache), attentions(cache)

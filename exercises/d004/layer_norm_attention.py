@@ -24,7 +24,7 @@ def variance(values, correction=0):
     return sum((value - mean) ** 2 for value in values) / (len(values) - correction)
 
 
-def mean_variance(population, n, correction=0):
+def mean_of_estimates(population, n, correction=0):
     """Return the exact mean of the estimates over all samples of n draws with replacement."""
     samples = list(product(population, repeat=n))
     return sum(variance(sample, correction) for sample in samples) / len(samples)
@@ -38,7 +38,7 @@ def normalise(x, eps=1e-5, correction=0):
 
 
 @question("004.2.1", "Layer normalisation")
-def norm(say, step, answer, check, claim):
+def solve_layer_norm(say, step, answer, check, claim):
     """Normalise a row, and say which of the two estimates of a variance divides it."""
     mean, var, unbiased = Fraction(sum(ROW), len(ROW)), variance(ROW), variance(ROW, 1)
     apart = [value - mean for value in ROW]
@@ -59,8 +59,8 @@ def norm(say, step, answer, check, claim):
          f"variance {unbiased}, x̂ = {vec(other)};   √(3/4) = {math.sqrt(3 / 4):.3f}")
     step("'Unbiased' is about samples: over all pairs drawn from (0, 2), division by n − 1 is "
          "right on average. A LayerNorm estimates nothing; it takes the row as it is.",
-         f"mean of the estimates over {pairs}", f"with n: {mean_variance((0, 2), 2)},   with "
-         f"n − 1: {mean_variance((0, 2), 2, 1)},   the variance of (0, 2): {variance((0, 2))}")
+         f"mean of the estimates over {pairs}", f"with n: {mean_of_estimates((0, 2), 2)},   with "
+         f"n − 1: {mean_of_estimates((0, 2), 2, 1)},   the variance of (0, 2): {variance((0, 2))}")
     answer("(x − E[x])/√(Var[x] + ε) · weight + bias over the last axis, Var divided by n: "
            f"{vec(ROW)} becomes {vec(y)}.")
     say("In npdl: LayerNorm.forward in npdl/layers/layer_norm.py.")
@@ -84,7 +84,7 @@ def norm(say, step, answer, check, claim):
           f"minibatch would be off by up to {off:.2f}", judge(alone < 1e-9 < off),
           f"an example: input {x.shape} of seed 0")
     population = (0, 1, 5)
-    truth, biased, unbiased = variance(population), *(mean_variance(population, 3, k)
+    truth, biased, unbiased = variance(population), *(mean_of_estimates(population, 3, k)
                                                       for k in (0, 1))
     claim("bias", "Divided by n - 1 the estimate of a variance is unbiased, divided by n it is "
           "biased.", "1 / (n - 1) unbiased, 1 / n biased",
@@ -107,7 +107,7 @@ def norm(say, step, answer, check, claim):
 POWERS = np.array([[2.0, 3.0, 4.0], [1.0, 3.0, 5.0], [2.0, 2.0, 4.0]])     # e^score
 
 
-def influence(f, x):
+def row_influence(f, x):
     """Return the largest change (T, S) in row t of f(x) if every entry of row k of x grows by 1."""
     start, moved = f(x), []
     for k in range(len(x)):
@@ -117,13 +117,13 @@ def influence(f, x):
     return np.array(moved).T
 
 
-def masked_softmax(scores, mask, masked=-np.inf):
+def masked_softmax(scores, mask, masked_score=-np.inf):
     """Return softmax(scores), where scores with a False mask are replaced by `masked`."""
-    return softmax(np.where(mask, scores, masked))
+    return softmax(np.where(mask, scores, masked_score))
 
 
 @question("004.2.3", "Attention weights with a causal mask")
-def mask(say, step, answer, check, claim):
+def solve_causal_mask(say, step, answer, check, claim):
     """Compute attention weights with the mask M (S, S), which is 1 where k ≤ t and 0 elsewhere."""
     scores, M = np.log(POWERS), np.tri(3, dtype=int)
     A, free = masked_softmax(scores, M), masked_softmax(scores, np.ones((3, 3)))
@@ -154,7 +154,7 @@ def mask(say, step, answer, check, claim):
     same = all(np.array_equal(np.tri(n), causal_mask(n)) for n in range(1, 20))
     layer = MultiHeadAttention(8, 2, rng=1, dtype="float64")
     x, seen = np.random.default_rng(0).standard_normal((S, 8)), np.tri(S, dtype=bool)
-    free, masked = (influence(lambda x, mask=mask: layer.forward(*[x[None]] * 3, mask)[0][0], x)
+    free, masked = (row_influence(lambda x, mask=mask: layer.forward(*[x[None]] * 3, mask)[0][0], x)
                     for mask in (None, causal_mask(S)))
     hidden = np.triu(A, 1).max()
     claim("mask", "M_tk = 1 for k <= t is the lower triangular mask, diagonal included.",
@@ -198,24 +198,24 @@ X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])      # three tokens, two head
 LN2 = math.log(2)                                       # W_Q = ln 2 · I, so that e^score = 2^(..)
 
 
-def columns(indexing, m, d):
+def head_columns(indexing, m, d):
     """Return the columns (m, d) of x that an indexing gives to each head and place in it."""
     return INDEXINGS[indexing](m, d, *np.indices((m, d)))
 
 
-def census(indexing):
+def find_bijective_sizes(indexing):
     """Return the sizes up to 6 x 6 at which an indexing uses every column exactly once."""
     return [(m, d) for m, d in SIZES
-            if np.array_equal(np.sort(columns(indexing, m, d), None), np.arange(m * d))]
+            if np.array_equal(np.sort(head_columns(indexing, m, d), None), np.arange(m * d))]
 
 
-def head(column, root=1.0):
+def head_weights(column, score_divisor=1.0):
     """Return the causal attention weights of a head with q = ln 2 k, scores over `root`."""
-    powers = np.tril(2.0 ** (np.outer(column, column) / root))
+    powers = np.tril(2.0 ** (np.outer(column, column) / score_divisor))
     return powers / powers.sum(1, keepdims=True)
 
 
-def library(W_V, W_O, b_O=0.0):
+def run_npdl_attention(W_V, W_O, b_O=0.0):
     """Return output and weights of npdl's layer with W_Q = ln 2 · I and W_K = I."""
     layer = MultiHeadAttention(2, 2, dtype="float64")
     values = {"W_Q.W": LN2 * np.eye(2), "W_K.W": np.eye(2), "W_V.W": W_V, "W_O.W": W_O,
@@ -227,12 +227,12 @@ def library(W_V, W_O, b_O=0.0):
 
 
 @question("004.2.2", "Splitting and merging heads")
-def split(say, step, answer, check, claim, m=2, d=3):
+def solve_split_and_merge(say, step, answer, check, claim, m=2, d=3):
     """Write split_heads and merge_heads by their indices."""
     row = 10 * np.arange(1, m * d + 1)
     layer = MultiHeadAttention(m * d, m)
     y = layer.split(row[None, None].astype("float32"))
-    one, other, right = (columns(name, m, d) for name in list(INDEXINGS)[:3])
+    one, other, right = (head_columns(name, m, d) for name in list(INDEXINGS)[:3])
     say(f"m = {m} heads of width d = {d}, one token.")
     step("The row of one token holds the heads one after the other: d numbers of head 0, "
          "then d of head 1. Cut it there, then move the head's axis before the sequence.",
@@ -252,9 +252,9 @@ def split(say, step, answer, check, claim, m=2, d=3):
     say("In npdl: MultiHeadAttention.split in npdl/layers/attention.py.")
     check("npdl's split_heads gives the table's y, and merge_heads the row again",
           np.array_equal(y[0, :, 0], row[right]) and np.array_equal(layer.join(y)[0, 0], row))
-    one, other, right = (census(name) for name in list(INDEXINGS)[:3])
-    used, used_other = (len(np.unique(columns(name, 4, 32))) for name in list(INDEXINGS)[:2])
-    beyond = (columns("num_heads * j + l", 4, 2) >= 8).sum()
+    one, other, right = (find_bijective_sizes(name) for name in list(INDEXINGS)[:3])
+    used, used_other = (len(np.unique(head_columns(name, 4, 32))) for name in list(INDEXINGS)[:2])
+    beyond = (head_columns("num_heads * j + l", 4, 2) >= 8).sum()
     claim("index", "Head j, place l of the split reads column num_heads * j + 1 of x (or num_heads "
           "* j + l, if the 1 is a misread l).", "num_heads * j + 1", "head_size * j + l",
           judge(len(one) == len(SIZES) or len(other) == len(SIZES)),
@@ -266,13 +266,13 @@ def split(say, step, answer, check, claim, m=2, d=3):
           f"with column head_size * j + l, npdl's: {(1, 1, m * d)} to {y.shape} and back, equal",
           judge(right == SIZES),
           f"{len(right)} of {len(SIZES)} sizes are bijections (so is num_heads * l + j, "
-          f"interleaved: {len(census('num_heads * l + j'))})")
+          f"interleaved: {len(find_bijective_sizes('num_heads * l + j'))})")
 
 
 @question("004.2.4", "Applying the attention weights")
-def apply_heads(say, step, answer, check, claim):
+def solve_weighted_values(say, step, answer, check, claim):
     """Apply the attention weights of each head to its values, and join the heads."""
-    V, A_1, A_2 = X * [1.0, 10.0], head(X[:, 0]), head(X[:, 1])
+    V, A_1, A_2 = X * [1.0, 10.0], head_weights(X[:, 0]), head_weights(X[:, 1])
     h_1, h_2 = A_1 @ V[:, 0], A_2 @ V[:, 1]
     joined = np.stack([h_1, h_2], 1)
     say("S = 3 tokens, two heads of width 1, causal; q = ln 2 · x, k = x.")
@@ -285,17 +285,17 @@ def apply_heads(say, step, answer, check, claim):
     answer(f"hᵢ = Aᵢ vᵢ, then concatenated: the last token's row is {vec(joined[-1])}.")
     say("In npdl: attend in npdl/layers/attention.py.")
     check("npdl's layer with W_V = diag(1, 10) and W_O = I gives the same",
-          np.allclose(library(np.diag([1.0, 10.0]), np.eye(2))[0], joined))
+          np.allclose(run_npdl_attention(np.diag([1.0, 10.0]), np.eye(2))[0], joined))
     claim("shapes", "The h_i, concatenated, have the shape of the input and go into W_O.",
           "concat(h_1 .. h_m)", f"two heads {h_1.shape}, concatenated {joined.shape}",
           judge(joined.shape == X.shape), f"an input {X.shape}, 2 heads of width 1")
 
 
 @question("004.2.5", "Multi-head attention from end to end")
-def whole(say, step, answer, check, claim):
+def solve_multi_head_attention(say, step, answer, check, claim):
     """Compute attention with several heads from the input to the output."""
     W_O, b_O = np.array([[1.0, 1.0], [0.0, 2.0]]), np.array([0.0, 1.0])
-    A_1, A_2 = head(X[:, 0]), head(X[:, 1])
+    A_1, A_2 = head_weights(X[:, 0]), head_weights(X[:, 1])
     h_1, h_2 = A_1 @ X[:, 0], A_2 @ X[:, 1]
     joined = np.stack([h_1, h_2], 1)
     y = joined @ W_O + b_O
@@ -317,10 +317,10 @@ def whole(say, step, answer, check, claim):
          f"{vec(y[2])}")
     answer(f"Project, split, attend in each head, join, project: token 3 becomes {vec(y[2])}.")
     say("In npdl: MultiHeadAttention.forward in npdl/layers/attention.py.")
-    own, A = library(np.eye(2), W_O, b_O)
+    own, A = run_npdl_attention(np.eye(2), W_O, b_O)
     right = np.allclose(own, y) and np.allclose(A, [A_1, A_2])
     check("npdl's MultiHeadAttention with these weights gives Y and both A", right)
-    wide = np.stack([head(X[:, j], 2**0.5) @ X[:, j] for j in (0, 1)], 1) @ W_O + b_O
+    wide = np.stack([head_weights(X[:, j], 2**0.5) @ X[:, j] for j in (0, 1)], 1) @ W_O + b_O
     off = abs(wide - y).max()
     claim("formula", "Attention is concat(h_1 .. h_m) W_O + b_O with h_i = softmax(q_i k_i^T / "
           "sqrt(d)) v_i.", "the formula", "npdl's layer and the heads one by one agree",

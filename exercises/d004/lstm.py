@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from exercises.course import judge, question, table, vec
-from exercises.d004.layer_norm_attention import influence
+from exercises.d004.layer_norm_attention import row_influence
 from npdl.backend import make_rng
 from npdl.data import ModularArithmetic
 from npdl.functions import sigmoid, softmax
@@ -27,20 +27,20 @@ def lstm_step(x, h, c, weights):
     return gates, gates["o"] * np.tanh(c), c
 
 
-def library(weights, start, inputs):
-    """Return h and c of npdl's LSTMCell with one unit after these inputs from the state `start`."""
+def run_npdl_cell(weights, h_and_c, inputs):
+    """Return h and c of npdl's LSTMCell of one unit after `inputs`, started from `h_and_c`."""
     cell = LSTMCell(1, 1, dtype="float64")
     for param, values in zip((cell.W_x, cell.W_h, cell.b),
                              np.transpose([weights[gate] for gate in "ifoc"]), strict=True):
         param.data[...] = values
-    state = [np.full((1, 1), float(value)) for value in start]
+    state = [np.full((1, 1), float(value)) for value in h_and_c]
     for x in inputs:
         state, _ = cell.forward(np.full((1, 1), float(x)), tuple(state))
     return [float(part[0, 0]) for part in state]
 
 
 @question("004.1.1", "One step of an LSTM cell")
-def cell(say, step, answer, check, claim):
+def solve_lstm_step(say, step, answer, check, claim):
     """Compute one step of an LSTM cell, with W and U apart and with [W U] on the stacked input."""
     gates, h, c = lstm_step(X, H, C, WEIGHTS)
     i, f, o, g = (gates[gate] for gate in "ifoc")
@@ -64,7 +64,7 @@ def cell(say, step, answer, check, claim):
            "how much is shown.")
     say("In npdl: LSTMCell.forward in npdl/layers/recurrent.py.")
     check("npdl's LSTM cell with these weights gives the same cₜ and hₜ",
-          np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12))
+          np.allclose(run_npdl_cell(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12))
     sums = {gate: (np.array([[W, U]]) @ (X, H))[0] + b for gate, (W, U, b) in WEIGHTS.items()}
     worst = max(abs(sigmoid(sums[gate]) - gates[gate]) for gate in "ifo")
     apart = abs(sigmoid(sums["c"]) - gates["c"])
@@ -82,11 +82,11 @@ def cell(say, step, answer, check, claim):
           "with sigma no state that starts at 0 would ever be negative")
     claim("updates", "c_t = f c_(t-1) + i c~ and h_t = o tanh(c_t), products entry by entry, are "
           "the step of an LSTM.", "h_t, c_t", "npdl's LSTMCell gives the same: below 1e-12",
-          judge(np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12)),
+          judge(np.allclose(run_npdl_cell(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12)),
           "with tanh for the candidate, same weights, float64")
-    _, kept = driven(0.8, 100, i=-50, f=50)
-    one, two = ((driven(0.8 + 1e-5, steps, 2.0)[1] - driven(0.8 - 1e-5, steps, 2.0)[1]) / 2e-5
-                for steps in (1, 2))                            # dc_steps/dc_0, all gates 1/2
+    _, kept = run_with_fixed_gates(0.8, 100, i=-50, f=50)
+    one, two = (np.subtract(*(run_with_fixed_gates(c_0, steps, 2.0)[1] for c_0 in (
+        0.8 + 1e-5, 0.8 - 1e-5))) / 2e-5 for steps in (1, 2))   # dc_steps/dc_0, all gates 1/2
     check("a forget gate of 1 keeps c, and one step with 1/2 halves its slope",
           abs(kept - 0.8) < 1e-9 and abs(one - 0.5) < 1e-6)
     claim("forget gate", "What stays of the memory is set by the forget gate.", "said, not shown",
@@ -95,8 +95,8 @@ def cell(say, step, answer, check, claim):
           judge(abs(two - 0.25) < 1e-6, if_false="under-specified"),
           "true for one step; then h_1 = o tanh(c_1) carries memory into the next gates too "
           "(central differences, candidate tanh(2h))")
-    _, written = driven(0.8, 1, i=0, f=-50, c=50)
-    hidden, held = driven(0.8, 100, i=-50, f=50, o=-50)
+    _, written = run_with_fixed_gates(0.8, 1, i=0, f=-50, c=50)
+    hidden, held = run_with_fixed_gates(0.8, 100, i=-50, f=50, o=-50)
     for part, text, computed, holds, why in (
             ("input gate", "The input gate sets how much new information enters.",
              f"i = 1/2, f = 0, candidate 1: c = {written:.4f}", abs(written - 0.5) < 1e-9,
@@ -108,10 +108,10 @@ def cell(say, step, answer, check, claim):
               f"npdl's LSTMCell with gates held by their biases; expected {why}")
 
 
-def driven(start, steps, listening=0.0, **biases):
-    """Return h and c of npdl's cell with gates set by biases; `listening` is U of the candidate."""
-    weights = {gate: (0, listening * (gate == "c"), biases.get(gate, 0)) for gate in "ifoc"}
-    return library(weights, (0.0, start), [0.0] * steps)
+def run_with_fixed_gates(c_0, steps, candidate_U=0.0, **gate_biases):
+    """Return h and c of npdl's cell with gates set by biases; `candidate_U` weighs h in c̃."""
+    weights = {gate: (0, candidate_U * (gate == "c"), gate_biases.get(gate, 0)) for gate in "ifoc"}
+    return run_npdl_cell(weights, (0.0, c_0), [0.0] * steps)
 
 
 INPUTS = (1.0, 0.5, -0.5)
@@ -121,7 +121,7 @@ IDS = (0, 2, 0)
 B, S, D_X, D_H, L = 3, 5, 2, 4, 2           # all different, so that no axis can hide
 
 
-def layer(inputs):
+def run_lstm_layer(inputs):
     """Return h and c of a one-unit layer at every step, from h = c = 0, each (S,)."""
     h, c, found = 0.0, 0.0, []
     for x in inputs:
@@ -130,7 +130,7 @@ def layer(inputs):
     return np.array(found).T
 
 
-def fill(model, **values):
+def set_params(model, **values):
     """Set the parameters of a model: to `values` by name, other weights to 1, other biases to 0."""
     for name, param in model.params():
         param.data[...] = values.get(name.replace(".", "_"), 0.0 if name.endswith("b") else 1.0)
@@ -138,10 +138,10 @@ def fill(model, **values):
 
 
 @question("004.1.2", "Several LSTM layers")
-def stack(say, step, answer, check, claim):
+def solve_stacked_lstm(say, step, answer, check, claim):
     """Run L LSTM layers, each on the sequence of the layer below; say what is returned."""
-    h_1, c_1 = layer(INPUTS)
-    h_2, c_2 = layer(h_1)
+    h_1, c_1 = run_lstm_layer(INPUTS)
+    h_2, c_2 = run_lstm_layer(h_1)
     start, _, _ = lstm_step(INPUTS[0], 0.0, 0.0, ONES)
     i, g = start["i"], start["c"]
     rows = [(number, t, f"{x:.3f}", f"{h:.3f}", f"{c:.3f}")
@@ -165,7 +165,8 @@ def stack(say, step, answer, check, claim):
          f"output: {vec(h_2)}", f"final h: {final_h},   final c: {final_c}")
     answer(f"Output {vec(h_2)} (layer 2, t = 1 to 3); final h {final_h} (layers 1 and 2 at t = 3).")
     say("In npdl: Recurrent.forward in npdl/layers/recurrent.py.")
-    (y, (h, c)), _ = fill(LSTM(1, 1, 2, dtype="float64")).forward(np.array(INPUTS)[None, :, None])
+    lstm = set_params(LSTM(1, 1, 2, dtype="float64"))
+    (y, (h, c)), _ = lstm.forward(np.array(INPUTS)[None, :, None])
     right = (np.allclose(y[0, :, 0], h_2) and np.allclose(h[:, 0, 0], (h_1[-1], h_2[-1]))
              and np.allclose(c[:, 0, 0], (c_1[-1], c_2[-1])))
     check("npdl's LSTM of two layers gives the same output and final states", right)
@@ -220,10 +221,10 @@ def random_lstm(num_layers=L, dropout=0.0):
 
 
 @question("004.1.4", "A language model around an LSTM")
-def model(say, step, answer, check, claim):
+def solve_lstm_language_model(say, step, answer, check, claim):
     """Put an embedding below an LSTM and a linear map above it: logits for each next token."""
     x = [TABLE[token] for token in IDS]
-    h, _ = layer(x)
+    h, _ = run_lstm_layer(x)
     logits = h[:, None] * READOUT
     P = softmax(logits)
     say("V = 3 words, widths 1, one layer with all W = U = 1.")
@@ -240,7 +241,7 @@ def model(say, step, answer, check, claim):
     answer("logits = classifier(LSTM(embedding(x))), with the final h and c; after tokens "
            f"{vec(IDS)} the next one is most probably {P[-1].argmax()} ({P[-1].max():.3f}).")
     say("In npdl: LSTMLM.forward in npdl/models/lstm_lm.py; experiments/train_lstm.py trains it.")
-    own = fill(LSTMLM(3, 1, 1, 1, dtype="float64"), embedding_W=np.array(TABLE)[:, None],
+    own = set_params(LSTMLM(3, 1, 1, 1, dtype="float64"), embedding_W=np.array(TABLE)[:, None],
                classifier_W=READOUT[None])
     check("npdl's LSTMLM with these numbers gives the same logits",
           np.allclose(own.forward(np.array([IDS]))[0][0], logits))
@@ -249,7 +250,7 @@ def model(say, step, answer, check, claim):
         words.size - 1, size=(B, S))
     (logits, _), _ = lm.forward(ids)
     P = softmax(logits)
-    reached = influence(lambda ids: lm.forward(ids[None])[0][0][0], ids[0])
+    reached = row_influence(lambda ids: lm.forward(ids[None])[0][0][0], ids[0])
     leak, moved = reached[np.triu_indices(S, 1)].max(), np.diag(reached).min()
     claim("logits", "The model is classifier(LSTM(embedding(x))) and returns logits (B, S, V) with "
           "the final states.", "logits, not probabilities",

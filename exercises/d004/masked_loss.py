@@ -14,40 +14,41 @@ from npdl.functions import log_softmax, softmax
 from npdl.losses import SequenceLoss, answer_mask, loss_and_accuracy
 
 
-def printed_set(y, eq, pad):
+def printed_positions(y, equals_id, pad_id):
     """Return {j : eq < y_j < pad} with token ids, j from 1."""
-    return {j for j, token in enumerate(y, 1) if eq < token < pad}
+    return {j for j, token in enumerate(y, 1) if equals_id < token < pad_id}
 
 
-def meant_set(y, eq, pad):
+def intended_positions(y, equals_id, pad_id):
     """Return the positions j (from 1) after the = whose token is not PAD."""
-    return {j for j, token in enumerate(y, 1) if j > list(y).index(eq) + 1 and token != pad}
+    return {j for j, token in enumerate(y, 1) if j > list(y).index(equals_id) + 1
+            and token != pad_id}
 
 
-def next_token_set(y, pad):
+def next_token_positions(y, pad_id):
     """Return {j : y_j < pad}, j from 1, as printed for next-token training."""
-    return {j for j, token in enumerate(y, 1) if token < pad}
+    return {j for j, token in enumerate(y, 1) if token < pad_id}
 
 
-def sums(p=31, orders=(2,)):
+def list_sum_targets(p=31, orders=(2,)):
     """Return the targets of all sums with operands below p, and the vocabulary."""
     data = ModularArithmetic(p, orders=orders)
     return data.equations.targets.tolist(), data.vocabulary
 
 
-def shown(braces):
+def format_set(positions):
     """Return a set as text."""
-    return "{" + ", ".join(map(str, sorted(braces))) + "}"
+    return "{" + ", ".join(map(str, sorted(positions))) + "}"
 
 
 @question("004.3.rhs", "Which tokens the loss counts")
-def tokens(say, step, answer, check, claim):
+def solve_counted_tokens(say, step, answer, check, claim):
     """Find the tokens of 4 + 3 modulo 5 that the loss counts: those after = that are not PAD."""
-    targets, words = sums(5, (2, 3))
+    targets, words = list_sum_targets(5, (2, 3))
     eq, pad = words.eq, words.pad
     y = next(row for row in targets if row[:3:2] == [4, 3] and row[3] == eq)
     names, place = [words.tokens[token] for token in y], y.index(eq)
-    printed, meant = printed_set(y, eq, pad), meant_set(y, eq, pad)
+    printed, meant = printed_positions(y, eq, pad), intended_positions(y, eq, pad)
     say(f"p = 5: the target {' '.join(names)}, padded to the length of a sum of three.")
     step("Write the target and its ids. Numbers come first, then the signs.",
          f"ids: = is {eq}, PAD is {pad}, EOS is {words.eos}",
@@ -56,20 +57,20 @@ def tokens(say, step, answer, check, claim):
              for j, (name, token) in enumerate(zip(names, y, strict=True), 1)]))
     step("Read as ids, the condition [=] < y_j < [PAD] keeps what lies between two numbers: "
          "EOS alone. The answer itself is a small number, below =.", "{j : [=] < yⱼ < [PAD]}",
-         shown(printed))
+         format_set(printed))
     step("What is meant is a place: everything after the =, padding left out.",
-         "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", shown(meant))
+         "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", format_set(meant))
     step("Counted from 0, as a program does, = is one place earlier.",
          f"place of = from 0: {place}, from 1: {place + 1}")
-    answer(f"RHS = {shown(meant)}, the answer and EOS, by place; by ids it would be "
-           f"{shown(printed)}.")
+    answer(f"RHS = {format_set(meant)}, the answer and EOS, by place; by ids it would be "
+           f"{format_set(printed)}.")
     mask = answer_mask(np.array([y]), np.array([place]), np.array([y]) != pad)
     check("npdl's answer_mask marks the same places",
           {j + 1 for j in np.flatnonzero(mask[0]).tolist()} == meant)
-    rows, large = sums()
-    wrong = sum(printed_set(y, large.eq, large.pad) != meant_set(y, large.eq, large.pad)
-                for y in rows)
-    kept, meant = (sorted(f(rows[0], large.eq, large.pad)) for f in (printed_set, meant_set))
+    rows, large = list_sum_targets()
+    ids = large.eq, large.pad
+    wrong = sum(printed_positions(y, *ids) != intended_positions(y, *ids) for y in rows)
+    kept, meant = (sorted(f(rows[0], *ids)) for f in (printed_positions, intended_positions))
     claim("right-hand side", "{j : [=] < y_j < [PAD]} is the set of tokens after =, PAD left out "
           "(in the footnote, without padding, {j : [=] < y_j}).", "{j : [=] < y_j < [PAD]}",
           f"{{j : position of = < j, y_j not PAD}}; '{large.decode(rows[0])}': {meant}, as printed "
@@ -77,16 +78,16 @@ def tokens(say, step, answer, check, claim):
           f"{len(rows)} sums. No order of the ids can help: in a + 0 = a one token is on both "
           "sides")
     check("as npdl numbers them, the set for next-token training is right for every sum",
-          all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
+          all(next_token_positions(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
               for y in targets)
-          and all(next_token_set(y, large.pad) == set(range(1, len(y) + 1)) for y in rows))
-    first_pad = any(next_token_set([pad - token for token in y], 0) for y in targets)
+          and all(next_token_positions(y, large.pad) == set(range(1, len(y) + 1)) for y in rows))
+    first_pad = any(next_token_positions([pad - token for token in y], 0) for y in targets)
     claim("next token", "{j : y_j < [PAD]} is every token but PAD, and without padding all of [S].",
           "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: equal "
           "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
           "numbered the other way round, with PAD first, the set is empty for every sum")
     alone = [max(row.count(vocabulary.pad) for row in found)
-             for found, vocabulary in (sums(5), sums(5, (3,)))]
+             for found, vocabulary in (list_sum_targets(5), list_sum_targets(5, (3,)))]
     both = {row.index(eq): row.count(pad) for row in targets}           # by the place of =
     claim("padding", "There is no padding if all equations have two or all have three operands; "
           "there is with both.", "operation_orders 2 or 3, not (2, 3)",
@@ -105,7 +106,7 @@ def tokens(say, step, answer, check, claim):
           f"one more; in the inputs, from 0, {found['inputs'][0]} and {found['inputs'][1]}",
           judge([n + 1 for n in found["targets"]] == [3, 5], if_false="under-specified"),
           "data with p = 11; holds for targets counted from 0")
-    lengths = {len(meant_set(row, words.eq, pad)) for row in targets}
+    lengths = {len(intended_positions(row, words.eq, pad)) for row in targets}
     claim("size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
           f"{vec(lengths)}: r and EOS, for two operands and for three",
           judge(len(lengths) == 1, "no answer given"), "counted for every sum with p = 5")
@@ -119,19 +120,19 @@ LOGITS, MASK = np.log(POWERS), np.ones((2, 3), bool)
 COUNTED = answer_mask(TARGETS, EQUALS, MASK)
 
 
-def averages(counted):
+def losses_by_average(mask):
     """Return npdl's loss averaged over samples and over tokens, and the gradients' difference."""
     losses, gradients = [], []
     for average in ("sample", "token"):
         loss = SequenceLoss(average=average)
-        value, cache = loss.forward(LOGITS, TARGETS, counted)
+        value, cache = loss.forward(LOGITS, TARGETS, mask)
         losses.append(float(value))
         gradients.append(loss.backward(1.0, cache))
     return *losses, abs(gradients[0] - gradients[1]).max()
 
 
 @question("004.3.loss", "The loss and the accuracy")
-def loss(say, step, answer, check, claim):
+def solve_masked_loss(say, step, answer, check, claim):
     """Compute the loss and the accuracy of a batch over the right-hand sides of its equations."""
     P = POWERS / POWERS.sum(-1, keepdims=True)
     rows = [(i + 1, j + 1, TARGETS[i, j], vec(POWERS[i, j], 0), P[i, j, TARGETS[i, j]],
@@ -166,7 +167,7 @@ def loss(say, step, answer, check, claim):
     check("npdl's losses and accuracies of both samples are the same",
           np.allclose(own, each) and hits_own.tolist() == right)
     check("npdl's means over samples and over tokens are the same",
-          np.allclose(averages(COUNTED)[:2], (mean, by_token)))
+          np.allclose(losses_by_average(COUNTED)[:2], (mean, by_token)))
     from_1 = sum(row[5] for row in rows[:2] if row[2] > 0) / 2
     total, averaged = (loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction=name)
                    for name in ("sum", "mean"))
@@ -190,8 +191,8 @@ def loss(say, step, answer, check, claim):
           judge(own.shape == hits_own.shape == (2,)
                 and np.allclose((own.sum(), hits_own.sum()), total)
                 and np.allclose(np.divide(total, 2), averaged)), "B = 2, npdl's loss_and_accuracy")
-    by_sample, by_token, _ = averages(COUNTED)
-    alike = averages(MASK & [False, True, True])                # two tokens in each sample
+    by_sample, by_token, _ = losses_by_average(COUNTED)
+    alike = losses_by_average(MASK & [False, True, True])                # two tokens in each sample
     equal = np.isclose(*alike[:2], 0, 1e-12) and alike[2] < 1e-12
     check("with two tokens in each sample both losses and both gradients are equal", equal)
     ratio = ((0 + 9 * 3) / 10) / ((0 + 3) / 2)

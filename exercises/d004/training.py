@@ -27,40 +27,40 @@ STEPS = {  # printed t_f: (mean, deviation)
 DELAYS = {"LSTM": {"L": 0, "A": 7550}, "GPT": {"L": -650, "A": 8318}}
 
 
-def deviation(a, b, divisor=2):
+def std_of_two(a, b, divisor=2):
     """Return the standard deviation of a and b, with divisor n = 2 or n − 1 = 1."""
     return abs(a - b) / math.sqrt(2 * divisor)
 
 
-def pairs(mean, std, values, divisor=2):
+def find_pairs(mean, std, candidates, divisor=2):
     """Return the pairs a ≤ b of `values` with this mean and deviation to four decimals."""
     half, gap = 0.5e-4 * (1 + 1e-9), std * math.sqrt(2 * divisor)
-    low, high = ([value for value in values if abs(value - wanted) <= 4 * half]
+    low, high = ([value for value in candidates if abs(value - wanted) <= 4 * half]
                  for wanted in (mean - gap / 2, mean + gap / 2))
     return [(a, b) for a in low for b in high
             if a <= b and abs((a + b) / 2 - mean) <= half
-            and abs(deviation(a, b, divisor) - std) <= half]
+            and abs(std_of_two(a, b, divisor) - std) <= half]
 
 
-def seeds(model):
+def recover_seed_steps(model):
     """Return the steps of the two seeds, {t_f: (a, b)}: the only whole steps that fit."""
     return {name: one for name, row in STEPS[model].items() for (one,) in [
-        pairs(*row, range(1, T + 1))]}
+        find_pairs(*row, range(1, T + 1))]}
 
 
-def delay_deviations(train, val):
+def delay_stds(train, val):
     """Return the possible deviations of val − train, for both ways to pair the seeds."""
     (a, b), (c, d) = train, val
-    return sorted({deviation(c - a, d - b), deviation(d - a, c - b)})
+    return sorted({std_of_two(c - a, d - b), std_of_two(d - a, c - b)})
 
 
 @question("004.4.2", "The default recipe: losses, accuracies, delays of two seeds")
-def tables(say, step, answer, check, claim):
+def solve_two_seed_tables(say, step, answer, check, claim):
     """Give mean and deviation of losses, accuracies, steps and delays over two seeds."""
-    printed, found = STEPS["GPT"], seeds("GPT")
+    printed, found = STEPS["GPT"], recover_seed_steps("GPT")
     (a, b), (c, d) = found["A_train"], found["A_val"]
     mean = (c + d) / 2 - (a + b) / 2
-    spreads = " or ".join(f"{s:.1f}" for s in delay_deviations((a, b), (c, d)))
+    spreads = " or ".join(f"{s:.1f}" for s in delay_stds((a, b), (c, d)))
     loss_delay = printed["L_val"][0] - printed["L_train"][0]
     say("The GPT's rows of the table, two seeds.")
     step("Two values lie one deviation to each side of their mean, if the deviation divides "
@@ -68,7 +68,7 @@ def tables(say, step, answer, check, claim):
          *(f"t_f({name}) = {printed[name][0]:.1f} ± {printed[name][1]:.1f}:  "
            f"{found[name][0]} and {found[name][1]}" for name in ("A_train", "A_val")))
     step("Were it divided by n − 1, it would be larger by √2, and the steps not whole.",
-         "(b − a)/√2", f"{b - a}/√2 = {deviation(a, b, 1):.3f}")
+         "(b − a)/√2", f"{b - a}/√2 = {std_of_two(a, b, 1):.3f}")
     step("A delay is the difference of two steps of the same seed; its mean is the "
          "difference of the means.", "Δt = t_f(val) − t_f(train)",
          f"{printed['A_val'][0]:.1f} − {printed['A_train'][0]:.1f} = {mean:.1f}")
@@ -85,18 +85,18 @@ def tables(say, step, answer, check, claim):
           loss_delay == DELAYS["GPT"]["L"] and abs(mean - DELAYS["GPT"]["A"]) <= 0.5)
     rows = [(model, name, *row) for model, table in STEPS.items() for name, row in table.items()
             if row[1]]
-    by_n, by_less = (sum(bool(pairs(mean, std, range(1, T + 1), divisor)) for *_, mean, std in rows)
-                     for divisor in (2, 1))
-    sample = [deviation(*seeds(model)[name], 1) for model, name, *_ in rows]
+    by_n, by_less = (sum(bool(find_pairs(mean, std, range(1, T + 1), divisor))
+                         for *_, mean, std in rows) for divisor in (2, 1))
+    sample = [std_of_two(*recover_seed_steps(model)[name], 1) for model, name, *_ in rows]
     claim("deviation", "The tables' +- is the standard deviation of two seeds.",
           f"({', '.join(f'{std:g}' for *_, std in rows)})", "it divides by n = 2: half the "
           f"distance of the two runs; divided by n - 1: {vec(sample, 1)}",
           judge(by_n == len(rows) > by_less, "convention"),
           f"whole steps that fit: in {by_n} of {len(rows)} rows with n, in {by_less} with n - 1")
-    fits = [pairs(*row, range(1, T + 1)) for table in STEPS.values() for row in table.values()]
+    fits = [find_pairs(*row, range(1, T + 1)) for table in STEPS.values() for row in table.values()]
     claim("values", "Which steps did the two seeds reach?", "only mean and deviation",
           "; ".join(f"{model} " + ", ".join(f"t_f({name}) {a} and {b}"
-                                       for name, (a, b) in seeds(model).items())
+                                       for name, (a, b) in recover_seed_steps(model).items())
                for model in STEPS),
           judge(all(len(found) == 1 for found in fits), "no answer given"),
           f"the only pairs of whole steps up to {T} with the printed mean and deviation (by n)")
@@ -108,7 +108,7 @@ def tables(say, step, answer, check, claim):
           f"{len(steps) - len(off)} of {len(steps)} are multiples of 100, {vec(off)} are not: it "
           "holds after the first 100 steps; a delay is known to 100 steps at best")
     ways = {(size, divisor): [
-        (round(size * (1 - b)), round(size * (1 - a))) for a, b in pairs(
+        (round(size * (1 - b)), round(size * (1 - a))) for a, b in find_pairs(
             0.9979, 0.0021, [n / size for n in range(size + 1)], divisor)]
         for size in (480, 481) for divisor in (2, 1)}
     few, many = ways[480, 2][0]
@@ -119,7 +119,7 @@ def tables(say, step, answer, check, claim):
           f"n, {len(ways[480, 1])} and {len(ways[481, 1])} with n - 1")
     shown = []
     for model, delays in DELAYS.items():
-        steps = seeds(model)
+        steps = recover_seed_steps(model)
         for name, printed in delays.items():
             val, train = (STEPS[model][f"{name}_{part}"][0] for part in ("val", "train"))
             rounded = printed != val - train
@@ -129,7 +129,7 @@ def tables(say, step, answer, check, claim):
                   judge(not rounded,
                         if_false="convention" if abs(printed - val + train) <= 0.5 else "wrong"),
                   f"{val:g} - {train:g}" + "; the other rows have four decimals" * rounded)
-            spreads = delay_deviations(steps[f"{name}_train"], steps[f"{name}_val"])
+            spreads = delay_stds(steps[f"{name}_train"], steps[f"{name}_val"])
             shown.append(f"{model} Delta t({name}) {val - train:g} +- "
                          + " or ".join(f"{spread:g}" for spread in spreads))
     claim("delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
@@ -140,8 +140,7 @@ def tables(say, step, answer, check, claim):
             ("A", "it is, to the grid of evaluations: from the best training accuracy to the best "
              "validation accuracy", ""),
             ("L", "it is not: it says where two losses are lowest, and the training loss falls to "
-             "the end",
-             ", with A_val = 0.9979: no model generalises before it memorises")):
+             "the end", ", with A_val = 0.9979: no model generalises before it memorises")):
         delays = ", ".join(f"{row[name]} for the {model}" for model, row in DELAYS.items())
         claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {said}.", "that delay",
               ours, judge(all(row[name] > 0 for row in DELAYS.values())),
@@ -167,22 +166,22 @@ def tables(say, step, answer, check, claim):
 TAU = {("LSTM", "GPU"): 0.05, ("GPT", "GPU"): 0.06, ("LSTM", "CPU"): 0.25, ("GPT", "CPU"): 0.40}
 
 
-def halves(n):
+def split_sizes(n):
     """Return the numbers of training and validation samples of n; halves round to even."""
     return round(n / 2), n - round(n / 2)
 
 
-def counted(data, order):
+def count_by_split(data, order):
     """Return the numbers of training and validation samples of this order in npdl's data."""
     return tuple(int((part.orders == order).sum()) for part in (data.train, data.validation))
 
 
 @question("004.4.data", "Equations, time, compute and points")
-def budget(say, step, answer, check, claim, p=31):
+def solve_data_and_compute(say, step, answer, check, claim, p=31):
     """Count the equations, split them into halves, and compute how long a run takes."""
     n, data = p**2, ModularArithmetic(p)
     mixed = ModularArithmetic(11, orders=(2, 3), stratified=True)
-    train, validation = halves(n)
+    train, validation = split_sizes(n)
     minutes = {run: tau * T / 60 for run, tau in TAU.items()}
     say(f"p = {p}, two operands, r = 1/2, B = {B}, T = {T:,}.")
     step("Count the equations: every pair of operands once.",
@@ -191,8 +190,8 @@ def budget(say, step, answer, check, claim, p=31):
          "rounds to the nearest number and a half to the even one; where sums of two and of "
          "three operands are mixed, each of them by itself.", "N_train = round(r N)",
          f"0.5 · {n} = {n / 2}: {train} and {validation}",
-         *(f"0.5 · 11^{order} = {11**order / 2}: {halves(11**order)[0]} and "
-           f"{halves(11**order)[1]}" for order in (2, 3)))
+         *(f"0.5 · 11^{order} = {11**order / 2}: {split_sizes(11**order)[0]} and "
+           f"{split_sizes(11**order)[1]}" for order in (2, 3)))
     step("Compare with the batch: a batch larger than the training set is the whole of it.",
          "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
     step("Time is steps times seconds.", "τ T",
@@ -209,7 +208,7 @@ def budget(say, step, answer, check, claim, p=31):
           (len(data.equations), len(data.train), len(data.validation))
           == (n, train, validation))
     check("and the sums of two and of three operands for p = 11, each by itself",
-          all(counted(mixed, order) == halves(11**order) for order in (2, 3)))
+          all(count_by_split(mixed, order) == split_sizes(11**order) for order in (2, 3)))
     cases = ((31, (2,)), (31, (3,)), (11, (2,)), (11, (3,)), (11, (2, 3)))
     sizes = [len(ModularArithmetic(p, orders=orders).equations) for p, orders in cases]
     claim("N", "How many samples N has the data set for a given p and given orders?",
@@ -220,7 +219,8 @@ def budget(say, step, answer, check, claim, p=31):
           judge(sizes == [sum(p**order for order in orders) for p, orders in cases],
                 "no answer given"), "counted by npdl's ModularArithmetic; the vocabulary has p + 5 "
           f"= {data.vocabulary.size} tokens")
-    sets = [(len(data.train), len(data.validation)), *(counted(mixed, order) for order in (2, 3))]
+    sets = [(len(data.train), len(data.validation)),
+            *(count_by_split(mixed, order) for order in (2, 3))]
     totals = [sum(pair) for pair in sets]
     claim("halves", "r_train = 0.5 puts half of the equations, and of each order, into each set.",
           "N_train = r_train N; half and half",
@@ -282,35 +282,37 @@ def budget(say, step, answer, check, claim, p=31):
 DECAYS, WIDTHS = (0.25, 0.5, 0.75, 1.0), (64, 128, 256)                 # as Problem 4 asks
 
 
-def studied(number, title, asked, judged=None):
+def add_studied(number, title, task, claim_fields=None):
     """Add a question with its answer in the report; `judged` makes claims without runs."""
     def work(say, step, answer, check, claim):
         answer("npdl trained the models of this question, and the report of the study says "
                "what came out and which statements of the document were reproduced: "
                f"experiments/REPORT.md, question {number}.")
-        if judged:
-            claim(*judged)
+        if claim_fields:
+            claim(*claim_fields)
 
-    work.__doc__ = asked
+    work.__doc__ = task
     question(f"004.4.{number}", title)(work)
 
 
-studied(1, "The default recipe: losses and accuracies step by step, drawn",
-        "Plot losses and accuracies of an LSTM and a GPT during training with the default recipe.")
-studied(3, "Scaling the data: the share that is trained on",
-        "Vary the share of the equations that is trained on.")
-studied(4, "Sums of two and of three operands together",
-        "Train on sums of two and of three operands together.")
-studied(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
-        ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
-         f"d is the width: {', '.join(map(str, WIDTHS))}; B is {B} throughout",
-         judge(B in WIDTHS, if_false="slip"),
-         "the settings of the question; captions of Figures 14, 17, 19 and 21 have it too"))
-studied(6, "Scaling compute: batch size and budget", "Vary the batch size and the number of steps.")
-studied(7, "Weight decay, and the norm of the parameters",
-        "Vary the weight decay, and follow the norm of the parameters.",
-        ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
-         f"the question has {', '.join(f'{decay:g}' for decay in DECAYS)}",
-         judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; 0.75 is meant"))
-studied(8, "Attention maps of a model that generalised",
-        "Draw the attention maps of a trained GPT, and describe them.")
+add_studied(1, "The default recipe: losses and accuracies step by step, drawn",
+            "Plot losses and accuracies of an LSTM and a GPT during training with the default "
+            "recipe.")
+add_studied(3, "Scaling the data: the share that is trained on",
+            "Vary the share of the equations that is trained on.")
+add_studied(4, "Sums of two and of three operands together",
+            "Train on sums of two and of three operands together.")
+add_studied(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
+            ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
+             f"d is the width: {', '.join(map(str, WIDTHS))}; B is {B} throughout",
+             judge(B in WIDTHS, if_false="slip"),
+             "the settings of the question; captions of Figures 14, 17, 19 and 21 have it too"))
+add_studied(6, "Scaling compute: batch size and budget",
+            "Vary the batch size and the number of steps.")
+add_studied(7, "Weight decay, and the norm of the parameters",
+            "Vary the weight decay, and follow the norm of the parameters.",
+            ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
+             f"the question has {', '.join(f'{decay:g}' for decay in DECAYS)}",
+             judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; 0.75 is meant"))
+add_studied(8, "Attention maps of a model that generalised",
+            "Draw the attention maps of a trained GPT, and describe them.")

@@ -22,14 +22,14 @@ class Case:
         return self.model == "text"
 
     @property
-    def adamw(self):
+    def adamw_settings(self):
         """Return AdamW's settings."""
         if self.is_text:
             return {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1}
         return {"lr": 1e-3, "betas": (0.9, 0.999), "weight_decay": 1.0}
 
     @property
-    def clip(self):
+    def max_gradient_norm(self):
         """Return the largest global norm of the gradients, or None."""
         return 1.0 if self.is_text else None
 
@@ -66,10 +66,10 @@ def make_batch(case):
     return rows[:, :-1], rows[:, 1:], counted
 
 
-def make_batches(case, new):
-    """Return a list: the case's batch, or, if `new`, 16 random batches of its sequences."""
+def make_batches(case, random_batches):
+    """Return [the case's batch]; if `random_batches`, return 16 random batches of its sequences."""
     arrays = make_batch(case)
-    if not new:
+    if not random_batches:
         return [arrays]
     picks = np.random.default_rng(1).integers(0, case.batch, (16, case.batch))
     return [[array[pick] for array in arrays] for pick in picks]

@@ -38,23 +38,23 @@ def make_npdl_model(case):
         decay_only_matrices(model)
     else:
         model = GPT(case.vocab, case.width, case.layers, case.heads, max_len=case.length, rng=0)
-    return model, AdamW(model, **case.adamw)
+    return model, AdamW(model, **case.adamw_settings)
 
 
-def make_step(case, engine="recorded", equal=True, threads=1, new=False):
+def make_step(case, engine="recorded", all_positions=True, threads=1, random_batches=False):
     """Return (step, synchronize) on the current backend; synchronize is None on the CPU.
 
-    engine  "plain" or "recorded"
-    equal   if True, compute every position; otherwise, each distinct prefix once
+    engine         "plain" or "recorded"
+    all_positions  if True, compute every position; otherwise, each distinct prefix once
     """
     model, optimizer = make_npdl_model(case)
     work = PlainEngine(model, optimizer) if engine == "plain" else (
-        EqualEngine if equal else RecordedEngine)(model, optimizer, threads=threads)
-    next_batches = itertools.cycle(Batch(*arrays) for arrays in make_batches(case, new))
+        EqualEngine if all_positions else RecordedEngine)(model, optimizer, threads=threads)
+    next_batches = itertools.cycle(Batch(*arrays) for arrays in make_batches(case, random_batches))
     ENGINES.enter_context(work)
 
     def step():
-        return work.step(next(next_batches), max_norm=case.clip)
+        return work.step(next(next_batches), max_norm=case.max_gradient_norm)
 
     if backend.is_host():
         return step, None

@@ -30,49 +30,51 @@ def make_torch_model(case, form, adamw):
     if case.is_text:                    # only matrices decay
         params = [{"params": [p for p in params if p.dim() >= 2]},
                   {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0}]
-    return model, torch.optim.AdamW(params, **case.adamw, **ADAMW[adamw])
+    return model, torch.optim.AdamW(params, **case.adamw_settings, **ADAMW[adamw])
 
 
-def make_step(case, form, adamw="fused", compiled=False, last=None, new=False, threads=1):
+def make_step(case, form, adamw="fused", compiled=False, last_positions=None, random_batches=False,
+              threads=1):
     """Return (step, synchronize) on the current backend; synchronize is None on the CPU.
 
-    adamw     one of ADAMW; "captured" computes the whole step as one CUDA graph
-    compiled  use torch.compile
-    last      compute only the logits of this many last positions
+    adamw           one of ADAMW; "captured" computes the whole step as one CUDA graph
+    compiled        use torch.compile
+    last_positions  compute only the logits of this many last positions
     """
     torch.set_num_threads(threads)
     if not backend.is_host():
         torch.set_float32_matmul_precision("high" if backend.is_tf32() else "highest")
         torch.backends.cudnn.allow_tf32 = backend.is_tf32()
     model, optimizer = make_torch_model(case, form, adamw)
-    loaded = [[to_torch(array, new) for array in arrays] for arrays in make_batches(case, new)]
+    loaded = [[to_torch(array, random_batches) for array in arrays]
+              for arrays in make_batches(case, random_batches)]
     current = [array.to(next(model.parameters()).device).clone() for array in loaded[0]]
     params, next_batches = list(model.parameters()), itertools.cycle(loaded)
     forward = torch.compile(model) if compiled else model
 
-    def work():
+    def compute_update():
         inputs, targets, counted = current
-        if last is not None:
-            targets, counted = targets[:, -last:], counted[:, -last:]
-        logits = forward(inputs) if last is None else forward(inputs, last=last)
+        if last_positions is not None:
+            targets, counted = targets[:, -last_positions:], counted[:, -last_positions:]
+        logits = forward(inputs) if last_positions is None else forward(inputs, last=last_positions)
         loss = (F.cross_entropy(logits.flatten(0, 1), targets.flatten()) if case.is_text
                 else reference.answer_loss(logits, targets, counted))
         loss.backward()
-        if case.clip is not None:
-            torch.nn.utils.clip_grad_norm_(params, case.clip)
+        if case.max_gradient_norm is not None:
+            torch.nn.utils.clip_grad_norm_(params, case.max_gradient_norm)
         optimizer.step()
         return loss.detach()
 
-    replay = capture_graph(work, optimizer) if adamw == "captured" else None
+    replay = capture_graph(compute_update, optimizer) if adamw == "captured" else None
 
     def step():
-        if new:
+        if random_batches:
             for tensor, array in zip(current, next(next_batches), strict=True):
                 tensor.copy_(array, non_blocking=True)
         if replay is not None:
             return replay()
         optimizer.zero_grad(set_to_none=True)
-        return work()
+        return compute_update()
 
     return step, None if backend.is_host() else torch.cuda.synchronize
 
@@ -82,19 +84,19 @@ def to_torch(array, pinned):
     return array.pin_memory() if pinned and not backend.is_host() else array
 
 
-def capture_graph(work, optimizer):
+def capture_graph(compute_update, optimizer):
     """Return a function that replays `work` as one CUDA graph and returns its loss."""
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side_stream):
         for _ in range(4):
             optimizer.zero_grad(set_to_none=True)
-            work()
+            compute_update()
     torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
     optimizer.zero_grad(set_to_none=True)
     with torch.cuda.graph(graph):
-        loss = work()
+        loss = compute_update()
 
     def replay():
         graph.replay()

@@ -42,15 +42,15 @@ class Worker:
         finally:
             signal.signal(signal.SIGINT, handler)
         other.close()
-        self.first_loss = self.receive()
+        self.first_loss = self.receive_answer()
 
     def measure(self, steps):
         """Run `steps` steps. Return (milliseconds per step, peak memory in MiB)."""
         with contextlib.suppress(BrokenPipeError):      # the process ended: `receive` reports why
             self.connection.send(steps)
-        return self.receive()
+        return self.receive_answer()
 
-    def receive(self):
+    def receive_answer(self):
         try:
             answer = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -81,7 +81,7 @@ def set_environment(variables):
 
 
 def serve(connection, make_step):
-    """Make a step and send its loss. For each number of steps received, send `measure`'s result."""
+    """Make a step and send its loss. For each number of steps received, send (ms, peak MiB)."""
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), (
             contextlib.redirect_stderr(nowhere)):
         try:

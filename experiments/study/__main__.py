@@ -58,7 +58,7 @@ def find_missing(study, questions, recipe="default", seeds=None):
         for model, settings in list_settings(question):
             if recipe != "default" and RECIPES[recipe][model] == RECIPES["default"][model]:
                 continue                # the same run by another name
-            key = runs.make_key(model, recipe, settings)
+            key = runs.make_run_key(model, recipe, settings)
             for seed in seeds or getattr(QUESTIONS[question], "SEEDS", SEEDS):
                 if seed not in study.evaluations.get(key, {}):
                     missing.setdefault((key, seed), (question, model, settings))
@@ -101,7 +101,7 @@ def add_runs(question, rows, folder=RESULTS):
         ",".join(map(str, line)) + "\n" for line in lines).encode()))
 
 
-def make_cells(model, recipe, settings, seed, folder):
+def make_row_cells(model, recipe, settings, seed, folder):
     """Return the first cells of a run's row: its settings, engine, device and seconds."""
     versions = read_json(folder / "config.json").get("versions", {})
     return {"model": model, "recipe": recipe, **{**runs.DEFAULTS, **settings}, "seed": seed,
@@ -110,16 +110,16 @@ def make_cells(model, recipe, settings, seed, folder):
             "seconds": round(read_json(folder / "summary.json")["seconds"])}
 
 
-def write_attention(folder, path=q8_attention.FILE):
+def store_attention(run_folder, path=q8_attention.FILE):
     """Add the attention weights of the GPT in a run's folder to attention.json."""
-    run = load_run(folder)
+    run = load_run(run_folder)
     config = run.config
     recipe = next((name for name, given in RECIPES.items()
                    if given[config.model]["clip"] == config.clip), None)
     if config.model != "gpt" or config.text is not None or config.orders != (2,):
-        raise InputError(f"{folder} is not a run of a GPT on sums of two numbers; name one")
+        raise InputError(f"{run_folder} is not a run of a GPT on sums of two numbers; name one")
     if run.records[-1]["validation_accuracy"] < runs.GENERAL:
-        raise InputError(f"the GPT in {folder} does not generalise; train it for more steps")
+        raise InputError(f"the GPT in {run_folder} does not generalise; train it for more steps")
     ids = run.task.data.train.inputs                                # (N, S)
     A = to_host(attentions(run.model.forward(ids)[1])).astype(float)    # (N, L, H, S, S)
     entropy = -(A * np.log(np.maximum(A, 1e-30))).sum(-1).mean(0)   # (L, H, S)
@@ -133,8 +133,7 @@ def write_attention(folder, path=q8_attention.FILE):
              **{name: np.round(values, 4).tolist() for name, values in (
                  ("maps", A[rows]), ("mean", A.mean(0)), ("spread", entropy))}}
     with open(path, encoding="utf-8") as file:
-        kept = [e for e in json.load(file)
-                if (e["recipe"], e["seed"]) != (recipe, config.seed)]
+        kept = [e for e in json.load(file) if (e["recipe"], e["seed"]) != (recipe, config.seed)]
     lines = ",\n".join(json.dumps(e, separators=(",", ":")) for e in [*kept, entry])
     write_atomically(path, lambda file: file.write(f"[\n{lines}\n]\n".encode()))
 
@@ -169,7 +168,7 @@ def make_missing_runs(study, options):
         if records is not None:
             folder = get_run_folder(options.out, configs[place])
             finished.setdefault(question, []).append(
-                (make_cells(model, options.recipe, settings, place[1], folder), records))
+                (make_row_cells(model, options.recipe, settings, place[1], folder), records))
     for question, rows in finished.items():
         add_runs(question, rows)
     count = sum(map(len, finished.values()))
@@ -184,11 +183,11 @@ def main(arguments=None):
         if name not in QUESTIONS:
             p.error(f"question {name!r} is unknown; choose from {', '.join(QUESTIONS)}")
 
-    def work():
+    def run_command():
         study = Study()
         if options.attention:
             for folder in options.attention:
-                write_attention(folder)
+                store_attention(folder)
         elif options.list:
             for question in options.questions or QUESTIONS:
                 left = find_missing(study, [question], options.recipe, options.seeds)
@@ -198,7 +197,7 @@ def main(arguments=None):
             return make_missing_runs(study, options)
         return 0
 
-    return run_guarded(p.prog, work)
+    return run_guarded(p.prog, run_command)
 
 
 if __name__ == "__main__":

@@ -72,14 +72,14 @@ def metric_panel(title, metric, lines):
     return Panel(title, LABELS[kind], "linear", lines)
 
 
-def curve_panels(settings, metrics=METRICS, prefix="", suffix=""):
+def curve_panels(curves_by_name, metrics=METRICS, prefix="", suffix=""):
     """Return a Panel for each metric, with its values over the training steps.
 
     settings   {name of a line: Curves (n, E)}
     suffix     the end of the metrics' names: "", "_order2" or "_order3"
     """
     return [metric_panel(prefix + TITLES[metric], metric, [
-        (name, runs.step, runs.values[metric + suffix]) for name, runs in settings.items()])
+        (name, runs.step, runs.values[metric + suffix]) for name, runs in curves_by_name.items()])
         for metric in metrics]
 
 
@@ -92,7 +92,7 @@ def loss_accuracy_panels(runs, prefix, suffix=""):
                                           ("accuracy", "A", "wider near 1", "accuracy"))]
 
 
-def best_panels(x, settings):
+def best_panels(x, curves_by_name):
     """Return eight Panels over a setting: each best value, and the step t_f that reached it.
 
     settings   {name of a line: Curves (k, n, E)}, or {name: (its own x, Curves)} if x is None
@@ -100,7 +100,7 @@ def best_panels(x, settings):
     panels = []
     for metric in METRICS:
         lines = [(name, x, runs) if x is not None else (name, *runs)
-                 for name, runs in settings.items()]
+                 for name, runs in curves_by_name.items()]
         panels.append(metric_panel(LABELS[metric], metric, [
             (name, at, runs.best(metric).T) for name, at, runs in lines]))
         scale = "log" if metric == "train_accuracy" else "linear"   # t_f varies a hundredfold
@@ -117,11 +117,11 @@ def make_grid(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
     x        label of the x axes
     scale    scale of the x axes: "steps", "linear", "whole", "log" or "log2"
     """
-    def draw(canvas):
+    def draw_panels(canvas):
         rows = -(-len(panels) // columns)
         axes = canvas.subplots(rows, columns, squeeze=False)
         names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.lines))
-        looks = choose_looks(names, bool(legend))
+        looks = choose_line_styles(names, bool(legend))
         for i, place in enumerate(axes.flat):
             if i >= len(panels):
                 place.set_axis_off()
@@ -135,15 +135,15 @@ def make_grid(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
         if len(keys) > 1:
             canvas.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9,
                           frameon=False, labelcolor=style.INK, handlelength=1.8, columnspacing=1)
-    return draw
+    return draw_panels
 
 
-def choose_looks(names, numbers):
+def choose_line_styles(names, are_numbers):
     """Return {name of a line: (colour, marker, offset of the markers along the line)}.
 
     If `numbers` is True, the names are numbers, and get colours in the same order.
     """
-    colours = colormaps["plasma"](np.linspace(0, 0.8, len(names))) if numbers else style.LINES
+    colours = colormaps["plasma"](np.linspace(0, 0.8, len(names))) if are_numbers else style.LINES
     return {name: (colour, mark, i / len(names)) for i, (name, colour, mark) in enumerate(
         zip(names, colours, style.MARKERS, strict=False))}
 
@@ -164,11 +164,10 @@ def draw_panel(axes, panel, looks, scale):
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=0)
         axes.plot(x, middle, color=colour, linewidth=1.3, marker=mark, markersize=4.5,
                   markevery=places if curve else None)
-    scale_y(axes, panel.scale)
-    scale_x(axes, scale, panel.lines)
+    set_y_scale(axes, panel.scale)
+    set_x_scale(axes, scale, panel.lines)
     if panel.scale == "accuracy" and ones:
-        axes.text(0.5, 0.5, "1 everywhere", transform=axes.transAxes, ha="center",
-                  color=style.SOFT)
+        axes.text(0.5, 0.5, "1 everywhere", transform=axes.transAxes, ha="center", color=style.SOFT)
 
 
 def running_median(values):
@@ -178,7 +177,7 @@ def running_median(values):
     return np.nanmedian(windows, -1)
 
 
-def scale_y(axes, scale):
+def set_y_scale(axes, scale):
     if scale == "log":
         axes.set_yscale("log")
         low, high = axes.get_ylim()
@@ -195,7 +194,7 @@ def scale_y(axes, scale):
         axes.yaxis.set_major_formatter("{x:,.0f}")
 
 
-def scale_x(axes, scale, lines):
+def set_x_scale(axes, scale, lines):
     values = sorted({float(x) for _, xs, _ in lines for x in xs})
     high = values[-1]
     if scale == "steps":                        # square root: the second half gets a third

@@ -6,8 +6,8 @@ import numpy as np
 
 from experiments.study.figures import Figure, loss_accuracy_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
-from experiments.study.text import estimate, mean_std, number, table
-from experiments.study.verdict import SAME_FACTOR, lower
+from experiments.study.text import format_mean, format_metric, format_table, mean_std
+from experiments.study.verdict import SAME_FACTOR, lower_effect
 
 TITLE = "Questions 1 and 2: training with the default settings"
 RUNS = {}
@@ -33,7 +33,7 @@ COLUMNS = (("lstm", "default"), ("lstm", "release"), ("lstm", "stated"), ("gpt",
            ("gpt", "stated"))
 
 
-def list_measures(runs):
+def values_by_row(runs):
     """Return {row of the assignment's table: values (n seeds,)} of some runs."""
     rows = {LABELS[m]: runs.best(m) for m in METRICS}
     rows |= {f"t_f({LABELS[m]})": runs.best_step(m) for m in METRICS}
@@ -56,19 +56,19 @@ def agreement_effects(row, printed, ours):
     else:                       # at least one and a half evaluations on either side
         step = 1.5 * (GRID if mean > GRID else 1)
         low, high = min(low / SAME_FACTOR, low - step), max(high * SAME_FACTOR, high + step)
-    return [lower(low, ours), lower(ours, high)]
+    return [lower_effect(low, ours), lower_effect(ours, high)]
 
 
-def effects(study, lstm_recipe):
+def compute_effects(study, lstm_recipe):
     """Return {claim: effects} for each number that the assignment prints."""
     recipes = {"lstm": lstm_recipe, "gpt": "default"}
-    return {f"{NAMES[model]}: {row}": agreement_effects(row, value, list_measures(
+    return {f"{NAMES[model]}: {row}": agreement_effects(row, value, values_by_row(
                 study.curves(model, recipes[model]))[row])
             for model, printed in DOCUMENT.items() for row, value in printed.items()
             if not row.startswith("Δ")}
 
 
-def figures(study):
+def make_figures(study):
     panels = [panel for model, name in NAMES.items()
               for panel in loss_accuracy_panels(study.curves(model), name)]
     return [Figure("fig01-02-default", "1 and 2", "Loss L and accuracy A of the LSTM and the GPT "
@@ -76,17 +76,17 @@ def figures(study):
                    make_grid(panels, 2), (10, 7))]
 
 
-def tables(study):
+def make_tables(study):
     heading, columns = [""], []
     best = {model: {row: values.mean()
-                    for row, values in list_measures(study.curves(model)).items()}
+                    for row, values in values_by_row(study.curves(model)).items()}
             for model in NAMES}
     for model, recipe in COLUMNS:
         runs = study.curves(model, recipe)
         heading.append(f"{NAMES[model]}, {recipe} ({len(runs.seeds)} seeds)")
         other = best["gpt" if model == "lstm" else "lstm"]
         column = []
-        for row, values in list_measures(runs).items():
+        for row, values in values_by_row(runs).items():
             text, mine = mean_std(row, values), best[model][row]
             better = mine > other[row] if row.startswith("A") else mine < other[row]
             bold = recipe == "default" and not row.startswith("Δ") and better
@@ -94,18 +94,20 @@ def tables(study):
         columns.append(column)
         if recipe == "stated":
             heading.append(f"{NAMES[model]}, assignment")
-            columns.append([" ± ".join(number(row, v) if not row.startswith("L") else f"{v:.4f}"
+            columns.append([" ± ".join(format_metric(row, v) if not row.startswith("L")
+                                       else f"{v:.4f}"
                                        for v in value) for row, value in DOCUMENT[model].items()])
     return [("The table shows mean ± standard deviation over seeds. The better model with the "
              "default recipe is bold.",
-             table(heading, zip(list_measures(study.curves("gpt")), *columns, strict=True)))]
+             format_table(heading, zip(values_by_row(study.curves("gpt")), *columns, strict=True)))]
 
 
-def answer(study):
+def make_answer(study):
     lstm, gpt = study.curves("lstm"), study.curves("gpt")
     release, stated = study.curves("lstm", "release"), study.curves("gpt", "stated")
-    rows = [(name, estimate(runs.memorised_step(), "{:.0f}"),
-             estimate(runs.general_step(), "{:.0f}"), estimate(runs.best(L_VAL), logarithmic=True))
+    rows = [(name, format_mean(runs.memorisation_step(), "{:.0f}"),
+             format_mean(runs.generalisation_step(), "{:.0f}"),
+             format_mean(runs.best(L_VAL), logarithmic=True))
             for name, runs in (("GPT", gpt), ("LSTM", lstm))]
     heading = ("model", "step of memorisation", "step of generalisation", "geometric mean of L_val")
     return f"""
@@ -113,7 +115,7 @@ def answer(study):
 {len(gpt.seeds)} seeds, both models first memorise the training set, and generalise thousands of
 steps later. The GPT memorises much earlier than the LSTM.
 
-{table(heading, rows)}
+{format_table(heading, rows)}
 
 **With which recipe were the printed numbers made?** The assignment's GPT was probably trained with
 clipping: without it (*stated*), the GPT's lowest L_train is about

@@ -11,8 +11,8 @@ import numpy as np
 from experiments.study import runs as stored
 from experiments.study.figures import Figure, best_panels, curve_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, NAMES, count_parameters
-from experiments.study.text import best_table, estimate, table
-from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, rank_correlation, rising, slope
+from experiments.study.text import best_table, format_mean, format_table
+from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, fit_slope, rise_effects, spearman
 
 TITLE = "Question 5: layers and width"
 LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
@@ -28,25 +28,25 @@ class Sizes:
         self.runs, self.last = runs, runs.step[-1]
         self.l_train, self.l_val = (np.log10(runs.best(m)) for m in (L_TRAIN, L_VAL))
         self.a_val, self.a_train = runs.best(A_VAL), runs.best(A_TRAIN)
-        self.shortfall = runs.shortfall()
-        self.general = runs.log_general_step()
-        self.memorised = np.log10(np.minimum(runs.memorised_step(), self.last))
+        self.shortfall = runs.fall_below_best()
+        self.general = runs.log10_generalisation_step()
+        self.memorised = np.log10(np.minimum(runs.memorisation_step(), self.last))
         self.P = np.array([[count_parameters(model, L, d) for d in WIDTHS] for L in LAYERS]).ravel()
         self.by_size = np.argsort(self.P)
 
-    def in_order(self, values):
+    def sort_by_size(self, values):
         """Return values (9, n) of the nine sizes, sorted by the number of parameters P."""
         return values.reshape(9, -1)[self.by_size]
 
     def size_correlation(self, values):
         """Return the rank correlation of values with P, for each seed."""
-        return rank_correlation(self.P[self.by_size], self.in_order(values))
+        return spearman(self.P[self.by_size], self.sort_by_size(values))
 
     def size_slope(self, values):
         """Return the least-squares slope of values over log10 P, for each seed."""
-        return slope(np.log10(self.P[self.by_size]), self.in_order(values))
+        return fit_slope(np.log10(self.P[self.by_size]), self.sort_by_size(values))
 
-    def fast(self, layer):
+    def fast_memorisation_effects(self, layer):
         """Return an effect for each width: above 0 if it memorises within a tenth of the steps."""
         return list(math.log10(FAST * self.last) - self.memorised[layer])
 
@@ -61,16 +61,16 @@ def depth_rise(values):
     return (values[2] - values[0]).mean(0)
 
 
-def effects(study, lstm_recipe):
+def compute_effects(study, lstm_recipe):
     """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
     lstm, gpt = (Sizes(model, runs) for model, runs in zip(
-        NAMES, study.both(lstm_recipe, **RUNS), strict=True))
-    return {**captions_by_depth(lstm, gpt), **captions_of_lstm_size(lstm),
-            **captions_of_gpt_size(gpt), **answers_on_shape(lstm, gpt),
-            **answers_on_parameters(lstm, gpt)}
+        NAMES, study.curves_of_both(lstm_recipe, **RUNS), strict=True))
+    return {**depth_caption_effects(lstm, gpt), **lstm_caption_effects(lstm),
+            **gpt_caption_effects(gpt), **shape_answer_effects(lstm, gpt),
+            **parameter_answer_effects(lstm, gpt)}
 
 
-def captions_by_depth(lstm, gpt):
+def depth_caption_effects(lstm, gpt):
     """Return {claim: effects} for the captions of Figures 12 to 17."""
     trends = [values[:, 2] - values[:, 0] for values in (gpt.l_val, gpt.a_val, gpt.shortfall)]
     noise = lstm.shortfall.mean(1)
@@ -81,13 +81,13 @@ def captions_by_depth(lstm, gpt):
             list(gpt.shortfall[0, 2] - gpt.shortfall[0, :2]),
         "GPT, L = 2: steady for all d, with high accuracy":
             [*(SAME_ACCURACY - gpt.shortfall[1]), *(gpt.a_val[1] - GENERAL)],
-        "GPT, L = 2: L_val falls smoothly": list(SMOOTH - gpt.runs.roughness(L_VAL)[1]),
+        "GPT, L = 2: L_val falls smoothly": list(SMOOTH - gpt.runs.rise_above_best(L_VAL)[1]),
         "GPT, L = 3: width changes L_val, A_val and its steadiness as with L = 2":
             [np.sign(t[1] * t[2]) * np.sqrt(np.abs(t[1] * t[2])) for t in trends],
         "GPT, L = 3: A_val saturates for all d": list(gpt.a_val[2] - stored.MEMORISED),
-        "LSTM, L = 1: the loss drops fast": lstm.fast(0),
-        "LSTM, L = 1: A_val improves with d": rising(lstm.a_val[0]),
-        "LSTM, L = 2: it converges fast": lstm.fast(1),
+        "LSTM, L = 1: the loss drops fast": lstm.fast_memorisation_effects(0),
+        "LSTM, L = 1: A_val improves with d": rise_effects(lstm.a_val[0]),
+        "LSTM, L = 2: it converges fast": lstm.fast_memorisation_effects(1),
         "LSTM: L_val is lower with two layers than with one, for all d":
             list(lstm.l_val[0] - lstm.l_val[1]),
         "LSTM: three layers are noisier than fewer": list(noise[2] - noise[:2]),
@@ -95,7 +95,7 @@ def captions_by_depth(lstm, gpt):
     }
 
 
-def captions_of_lstm_size(lstm):
+def lstm_caption_effects(lstm):
     """Return {claim: effects} for the captions of Figures 18 and 19."""
     first = np.log10(lstm.runs.best_step(A_VAL))
     speed = lstm.size_correlation(first)
@@ -107,17 +107,17 @@ def captions_of_lstm_size(lstm):
         "LSTM: accuracy is high in all nine settings": list(lstm.a_val.reshape(9, -1) - GENERAL),
         "LSTM: larger ones reach their best A_val sooner": [-speed],
         "LSTM: size speeds up A_val more than A_train": [-speed, memory - speed],
-        "LSTM: but not every larger one is sooner": rising(lstm.in_order(first)),
+        "LSTM: but not every larger one is sooner": rise_effects(lstm.sort_by_size(first)),
         "LSTM: deeper ones have lower loss and no less accuracy, for all d":
             [*(lstm.l_val[0] - lstm.l_val[2]), *(lstm.a_val[2] - lstm.a_val[0] + SAME_ACCURACY)],
-        "LSTM: training gains from larger d": rising(-lstm.memorised.mean(0)),
+        "LSTM: training gains from larger d": rise_effects(-lstm.memorised.mean(0)),
         "LSTM: how steady A_val is varies more for fewer layers": [steadiness[0] - steadiness[2]],
     }
 
 
-def captions_of_gpt_size(gpt):
+def gpt_caption_effects(gpt):
     """Return {claim: effects} for the captions of Figures 20 and 21."""
-    def spread(values):
+    def std_over_sizes(values):
         return values.reshape(9, -1).std(0)
 
     return {
@@ -127,16 +127,17 @@ def captions_of_gpt_size(gpt):
             [-gpt.size_correlation(gpt.runs.best_step(A_VAL))],
         "GPT: A_val rises with P": [gpt.size_correlation(gpt.a_val)],
         "GPT: validation metrics vary more over the settings than training's":
-            [spread(gpt.a_val) - spread(gpt.a_train), spread(gpt.l_val) - spread(gpt.l_train)],
+            [std_over_sizes(gpt.a_val) - std_over_sizes(gpt.a_train),
+             std_over_sizes(gpt.l_val) - std_over_sizes(gpt.l_train)],
         "GPT: both losses fall with L":
-            [*rising(-gpt.l_train.mean(1)), *rising(-gpt.l_val.mean(1))],
+            [*rise_effects(-gpt.l_train.mean(1)), *rise_effects(-gpt.l_val.mean(1))],
         "GPT: accuracy is 100 % in all nine settings":
             list(gpt.a_val.reshape(9, -1) - stored.ALL_RIGHT),
-        "GPT: training gains from larger d": rising(-gpt.memorised.mean(0)),
+        "GPT: training gains from larger d": rise_effects(-gpt.memorised.mean(0)),
     }
 
 
-def answers_on_shape(lstm, gpt):
+def shape_answer_effects(lstm, gpt):
     """Return {claim: effects} for answer 5 (c) on d and L."""
     doublings = [(np.diff(s.l_val, axis=1) < 0).sum((0, 1)) for s in (lstm, gpt)]
     return {
@@ -157,14 +158,14 @@ def answers_on_shape(lstm, gpt):
     }
 
 
-def answers_on_parameters(lstm, gpt):
+def parameter_answer_effects(lstm, gpt):
     """Return {claim: effects} for answer 5 (c) on P."""
-    logs = lstm.in_order(lstm.l_val)
-    smallest = [1 + s.in_order(s.l_val).argmin(0) for s in (lstm, gpt)]
+    logs = lstm.sort_by_size(lstm.l_val)
+    smallest = [1 + s.sort_by_size(s.l_val).argmin(0) for s in (lstm, gpt)]
     scatter = []
     for sizes in (lstm, gpt):
         log_P = np.log10(sizes.P[sizes.by_size])[:, None]
-        scatter.append((sizes.in_order(sizes.l_val)
+        scatter.append((sizes.sort_by_size(sizes.l_val)
                         - sizes.size_slope(sizes.l_val) * log_P).std(0))
     return {
         "in L_val the GPT's gains with P are the smoother ones":
@@ -181,7 +182,7 @@ def answers_on_parameters(lstm, gpt):
 
 
 # --- figures, tables, answer ----------------------------------------------------------------------
-def figures(study):
+def make_figures(study):
     found = []
     for model, name, first in (("gpt", "GPT", 12), ("lstm", "LSTM", 15)):
         runs = study.curves(model, **RUNS)
@@ -220,16 +221,18 @@ def measure_gains(model, runs):
                                             for values in (-sizes.l_val, sizes.a_val)]}
 
 
-def tables(study):
+def make_tables(study):
     columns = {(model, recipe): measure_gains(model, study.curves(model, recipe, **RUNS))
                for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))}
-    rows = [(increase, name, *(estimate(column[increase][i], form) for column in columns.values()))
+    rows = [(increase, name,
+             *(format_mean(column[increase][i], form) for column in columns.values()))
             for increase in columns["gpt", "default"]
             for i, (name, form) in enumerate((("log10 fall of L_val", "{:+.2f}"),
                                               ("rise of A_val", "{:+.3f}")))]
     return [("The table shows what larger models gain: mean over seeds (90 % interval). If log10 "
              "of L_val falls by 1, L_val falls to a tenth.",
-             table(("increase", "gain", *(f"{NAMES[m]}, {r}" for m, r in columns)), rows, 2)),
+             format_table(("increase", "gain", *(f"{NAMES[m]}, {r}" for m, r in columns)),
+                          rows, 2)),
             ("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("model", "L", "d", "P"), [
                  ((NAMES[model], L, d, f"{count_parameters(model, L, d):,}"),
@@ -237,13 +240,13 @@ def tables(study):
                  for model in NAMES for L in LAYERS for d in WIDTHS]))]
 
 
-def answer(study):
+def make_answer(study):
     lstm, gpt = (Sizes(model, runs) for model, runs in zip(
-        NAMES, study.both("default", **RUNS), strict=True))
+        NAMES, study.curves_of_both("default", **RUNS), strict=True))
     third = np.concatenate([(study.curves("lstm", recipe, **RUNS).best(L_VAL)[2]
                              > study.curves("lstm", recipe, **RUNS).best(L_VAL)[1]).ravel()
                             for recipe in ("default", "release")])
-    rows = [(growth, *(estimate(10 ** change(sizes), "{:.2g}", True) for sizes in (gpt, lstm)))
+    rows = [(growth, *(format_mean(10 ** change(sizes), "{:.2g}", True) for sizes in (gpt, lstm)))
             for growth, change in (("from d = 64 to d = 256", lambda s: width_rise(s.l_val)),
                                    ("from one to three layers", lambda s: depth_rise(s.l_val)),
                                    ("with ten times the parameters",
@@ -256,7 +259,7 @@ P?** On average, the GPT's L_val gains more than the LSTM's from every kind of g
 more from parameters with {more} of {len(gpt.runs.seeds)} seeds. Depth does not help the LSTM
 reliably: a third layer raises its L_val in {third.sum()} of {third.size} comparisons.
 
-{table(("L_val is multiplied by", "GPT", "LSTM"), rows)}
+{format_table(("L_val is multiplied by", "GPT", "LSTM"), rows)}
 
 In A_val the picture is less clear, because most models are near 1 and cannot gain. At d = 64 mean
 A_val is {narrow[0]} for the GPT and {narrow[1]} for the LSTM, so the LSTM has more to gain from

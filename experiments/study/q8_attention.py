@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.study.figures import Figure
 from experiments.study.runs import RESULTS, SEEDS
-from experiments.study.text import table
+from experiments.study.text import format_table
 from npdl.train import style
 
 TITLE = "Question 8: attention"
@@ -31,14 +31,14 @@ def read_entries(recipe="default"):
     return {seed: by_seed[seed] for seed in SEEDS if seed in by_seed}
 
 
-def mean_weights(recipe="default"):
+def mean_attention_weights(recipe="default"):
     """Return the mean attention weights (seeds, L, H, query, key)."""
     return np.array([entry["mean"] for entry in read_entries(recipe).values()])
 
 
-def effects(study, lstm_recipe):
+def compute_effects(study, lstm_recipe):
     """Return {claim in claims.csv: its effects} (see verdict.py). No claim is about the LSTM."""
-    A = mean_weights()
+    A = mean_attention_weights()
     bos = A[:, :, :, 1:, 0]                                 # (n, L, H, 5) weight on BOS
     above = (bos[:, 0] - UNIFORM).mean(1)                   # (n, 5) first layer, above uniform
     early, late = above[:, :2].mean(1), above[:, 2:].mean(1)
@@ -62,17 +62,17 @@ def effects(study, lstm_recipe):
 
 
 # --- figures, tables, answer ----------------------------------------------------------------------
-def figures(study):
+def make_figures(study):
     entry = read_entries()[SEEDS[0]]
     samples = " and ".join(" ".join(tokens[1:]) for tokens in entry["tokens"])
     return [Figure("fig36-37-attention", "36 and 37", f"Attention weights of the GPT with seed "
                    f"{SEEDS[0]} on the training samples {samples}, two rows each. A row of a map "
                    "is a query, and a column is a key. Masked (future) keys are grey. The maps on "
                    "the right show a uniform head.",
-                   lambda canvas: draw_maps(canvas, entry), (11.5, 9.6))]
+                   lambda canvas: draw_attention_maps(canvas, entry), (11.5, 9.6))]
 
 
-def draw_maps(canvas, entry):
+def draw_attention_maps(canvas, entry):
     size = len(TOKENS)
     future = np.triu(np.ones((size, size), bool), 1)
     uniform = np.tril(np.ones((size, size))) / np.arange(1, size + 1)[:, None]
@@ -99,22 +99,22 @@ def draw_maps(canvas, entry):
     canvas.colorbar(image, ax=grid, shrink=0.5, pad=0.02, label="attention weight")
 
 
-def tables(study):
+def make_tables(study):
     rows = []
     for recipe in ("default", "stated"):
-        for seed, A in zip(read_entries(recipe), mean_weights(recipe), strict=True):
+        for seed, A in zip(read_entries(recipe), mean_attention_weights(recipe), strict=True):
             rows += [(f"{recipe}, seed {seed}", layer + 1,
                       *(f"{w:.2f}" for w in A[layer, :, EQUALS, : EQUALS + 1].mean(0)),
                       f"{A[layer, :, 1:, 0].mean():.2f}") for layer in range(A.shape[0])]
     rows.append(("a uniform head", "", *["0.20"] * 5, f"{UNIFORM.mean():.2f}"))
     return [("The table shows how much the query = attends to each token: mean over heads and the "
              "training set. The last column is the attention of all queries after BOS to BOS.",
-             table(("run", "layer", *(f"= to {token}" for token in TOKENS[: EQUALS + 1]),
-                    "all to BOS"), rows, 2))]
+             format_table(("run", "layer", *(f"= to {token}" for token in TOKENS[: EQUALS + 1]),
+                           "all to BOS"), rows, 2))]
 
 
-def answer(study):
-    A = np.concatenate([mean_weights(recipe) for recipe in ("default", "stated")])
+def make_answer(study):
+    A = np.concatenate([mean_attention_weights(recipe) for recipe in ("default", "stated")])
     at_equals = A[:, :, :, EQUALS, :]                       # (runs, L, H, key)
     operands, bos = at_equals[..., 1] + at_equals[..., 3], at_equals[..., 0]
     rows = [(f"mean over {len(A)} runs", f"{operands.mean():.2f}", f"{bos.mean():.2f}"),
@@ -126,7 +126,7 @@ def answer(study):
 attends to the two operands, not to BOS. A plausible reason is that the answer depends on a and b,
 and that BOS is the same in every equation.
 
-{table(("attention of the query =", "a and b together", "BOS"), rows)}
+{format_table(("attention of the query =", "a and b together", "BOS"), rows)}
 
 The assignment reports heads that attend to BOS. But a uniform head's map is brightest at BOS as
 well, because early queries have few tokens to attend to. The claims are tested with two seeds,

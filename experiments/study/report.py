@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.study import q1_q2, q3_data, q4_orders, q5_size, q6_compute, q7_decay, q8_attention
 from experiments.study.runs import Study
-from experiments.study.text import table
+from experiments.study.text import format_table
 from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, WORDS, read_claims
 from npdl.cli.console import OneLineParser, run_guarded
 from npdl.files import write_atomically
@@ -30,7 +30,7 @@ def make_page(study):
     words, sections = Counter(), []
     rows = []
     for question, module in QUESTIONS.items():
-        claims, glorot = (read_claims(question, module.effects(study, recipe))
+        claims, glorot = (read_claims(question, module.compute_effects(study, recipe))
                           for recipe in ("default", "release"))
         counts = Counter(claim.verdict.word for claim in claims)
         rows.append((module.TITLE, *(counts[word] for word in WORDS), len(claims)))
@@ -38,7 +38,7 @@ def make_page(study):
         sections.append(make_section(study, module, claims, glorot))
     rows.append(("**all**", *(f"**{words[word]}**" for word in WORDS), f"**{words.total()}**"))
     return TEMPLATE.read_text(encoding="utf-8").format(
-        claims=words.total(), summary=table(("", *WORDS, "claims"), rows),
+        claims=words.total(), summary=format_table(("", *WORDS, "claims"), rows),
         margin=q1_q2.MARGIN_ACCURACY, factor=q1_q2.MARGIN_LOSS, same=f"a factor of {SAME_FACTOR:g}",
         accuracy=SAME_ACCURACY, sections="\n\n".join(sections), rows=len(study.rows),
         devices=describe_devices(study))
@@ -52,20 +52,20 @@ def make_section(study, module, claims, glorot):
     parts = [f"## {module.TITLE}", *(
         paragraph if paragraph.startswith("|") else textwrap.fill(
             " ".join(paragraph.split()), 100, break_on_hyphens=False, break_long_words=False)
-        for paragraph in module.answer(study).split("\n\n"))]
+        for paragraph in module.make_answer(study).split("\n\n"))]
     bands = "" if module is q8_attention else (
         " The lines show means, and the bands standard deviations.")
-    for one in module.figures(study):
+    for one in module.make_figures(study):
         label = f"Figure{'s' if ' ' in one.label else ''} {one.label}"
         parts.append(f"![{label}](results/figures/{one.name}.png)\n\n"
                      f"*{label}. {one.caption}{bands}*")
-    parts += [f"{caption}\n\n{text}" for caption, text in module.tables(study)]
+    parts += [f"{caption}\n\n{text}" for caption, text in module.make_tables(study)]
     rows = [(c.where, c.claim, c.document, f"**{c.verdict.word}**", str(c.verdict), c.unit,
              "same" if has_same_effects(c, g) else g.verdict.word)
             for c, g in zip(claims, glorot, strict=True)]
-    parts.append(f"{getattr(module, 'CLAIMS', 'The assignment makes these claims.')}\n\n" + table(
+    parts += [getattr(module, "CLAIMS", "The assignment makes these claims."), format_table(
         ("where", "claim", "the assignment", "verdict", "the claim holds by (90 % interval)",
-         "unit", "with Glorot gates"), rows, 7))
+         "unit", "with Glorot gates"), rows, 7)]
     return "\n\n".join(parts)
 
 
@@ -83,7 +83,7 @@ def describe_devices(study):
 
 def write_report(study, folder=FIGURES):
     """Write the page and the figures; delete figures that no question has any more."""
-    figures = [figure for module in QUESTIONS.values() for figure in module.figures(study)]
+    figures = [figure for module in QUESTIONS.values() for figure in module.make_figures(study)]
     for path in folder.glob("*.png"):
         if path.stem not in {figure.name for figure in figures}:
             path.unlink()

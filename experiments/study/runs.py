@@ -55,39 +55,39 @@ class Curves:
         """Select along the leading axes (the settings)."""
         return Curves(self.step, self.seeds, {m: v[index] for m, v in self.values.items()})
 
-    def _until(self, metric, until):
+    def _values_to_minimise(self, metric, last_step):
         """Return a metric up to a step. Accuracies are negated, and missing values are inf."""
         values = self.values[metric]
-        values = values if until is None else values[..., self.step <= until]
+        values = values if last_step is None else values[..., self.step <= last_step]
         return np.nan_to_num(values if "loss" in metric else -values, nan=np.inf, posinf=np.inf)
 
     def best(self, metric, until=None):
         """Return the lowest loss or highest accuracy of each run (..., n), up to step `until`."""
-        best = self._until(metric, until).min(-1).astype(float)
+        best = self._values_to_minimise(metric, until).min(-1).astype(float)
         return best if "loss" in metric else -best
 
     def best_step(self, metric, until=None):
         """Return t_f: the first step at which each run has its best value (..., n)."""
-        return self.step[self._until(metric, until).argmin(-1)].astype(float)
+        return self.step[self._values_to_minimise(metric, until).argmin(-1)].astype(float)
 
     def reach_step(self, metric, threshold):
         """Return the first step with at least this accuracy (..., n); inf if there is none."""
         there = self.values[metric] >= np.float32(threshold)
         return np.where(there.any(-1), self.step[there.argmax(-1)], np.inf)
 
-    def general_step(self):
+    def generalisation_step(self):
         """Return the first step (..., n) at which each run generalises; inf if it never does."""
         return self.reach_step(A_VAL, GENERAL)
 
-    def log_general_step(self):
+    def log10_generalisation_step(self):
         """Return log10 of general_step, or of the last step for a run that never generalises."""
-        return np.log10(np.minimum(self.general_step(), self.step[-1]))
+        return np.log10(np.minimum(self.generalisation_step(), self.step[-1]))
 
-    def memorised_step(self):
+    def memorisation_step(self):
         """Return the first step (..., n) at which each run has memorised its training set."""
         return self.reach_step(A_TRAIN, MEMORISED)
 
-    def shortfall(self, metric=A_VAL):
+    def fall_below_best(self, metric=A_VAL):
         """Return the mean distance (..., n) of an accuracy below its highest value so far.
 
         It measures how unsteady the accuracy is, with one evaluation every GRID steps.
@@ -95,7 +95,7 @@ class Curves:
         values = self.values[metric].astype(float)
         return (np.maximum.accumulate(values, -1) - values)[..., self.on_grid].mean(-1)
 
-    def roughness(self, metric=L_TRAIN):
+    def rise_above_best(self, metric=L_TRAIN):
         """Return the mean height of a loss above its lowest value so far, in factors of ten."""
         values = np.log10(self.values[metric].astype(float))
         return (values - np.minimum.accumulate(values, -1))[..., self.on_grid].mean(-1)
@@ -107,9 +107,9 @@ class Study:
     def __init__(self, folder=RESULTS):
         self.rows, self.evaluations = [], {}
         for path in sorted(Path(folder).glob("*.csv")):
-            self._load(path)
+            self._load_table(path)
 
-    def _load(self, path):
+    def _load_table(self, path):
         with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         with np.load(path.with_suffix(".npz")) as arrays:
@@ -120,7 +120,7 @@ class Study:
                 raise InputError(f"{path.name} has {len(rows)} runs, but {metric} has the shape "
                                  f"{values.shape}; restore both files from version control")
         for i, row in enumerate(rows):
-            key = make_key(row["model"], row["recipe"], row)
+            key = make_run_key(row["model"], row["recipe"], row)
             seeds = self.evaluations.setdefault(key, {})
             seeds[int(row["seed"])] = step, {m: values[i] for m, values in curves.items()}
             self.rows.append({"question": path.stem, **row})
@@ -134,7 +134,7 @@ class Study:
         axes = {name: values for name, values in settings.items() if isinstance(values, tuple)}
         places = [{**settings, **dict(zip(axes, point, strict=True))}
                   for point in itertools.product(*axes.values())]
-        kept = [self.evaluations.get(make_key(model, recipe, place), {}) for place in places]
+        kept = [self.evaluations.get(make_run_key(model, recipe, place), {}) for place in places]
         seeds = [seed for seed in dict.fromkeys([*SEEDS, *sorted(kept[0])])
                  if all(seed in runs for runs in kept)]
         if not seeds:
@@ -146,16 +146,16 @@ class Study:
                   .reshape(shape) for metric in kept[0][seeds[0]][1]}
         return Curves(step, seeds, values)
 
-    def both(self, lstm, **settings):
+    def curves_of_both(self, lstm_recipe, **settings):
         """Return (Curves of the LSTM with recipe `lstm`, Curves of the GPT) for common seeds."""
-        both = self.curves("lstm", lstm, **settings), self.curves("gpt", **settings)
+        both = self.curves("lstm", lstm_recipe, **settings), self.curves("gpt", **settings)
         seeds = [seed for seed in both[0].seeds if seed in both[1].seeds]
         return [Curves(one.step, seeds, {
             metric: values[..., [one.seeds.index(seed) for seed in seeds], :]
             for metric, values in one.values.items()}) for one in both]
 
 
-def make_key(model, recipe, settings):
+def make_run_key(model, recipe, settings):
     """Return the identity of a run without its seed. Missing settings get their defaults."""
     return (model, recipe, *(type(default)(settings.get(name, default))
                              for name, default in DEFAULTS.items()))

@@ -53,7 +53,7 @@ class Claim:
 
     @functools.cached_property
     def verdict(self):
-        return judge(self.effects, self.any_of, self.unit_step)
+        return judge_claim(self.effects, self.any_of, self.unit_step)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +80,10 @@ def read_claims(question, effects):
                   row["any_of"] == "yes", float(row["unit_step"] or 0)) for row in rows]
 
 
-def judge(effects, any_of=False, unit_step=0.0):
+def judge_claim(effects, any_of=False, unit_step=0.0):
     """Return the Verdict on a claim. The arguments are fields of Claim with these names."""
     if any_of:                  # the negation of "all of the opposites hold"
-        all_of = judge([-np.asarray(effect) for effect in effects], unit_step=unit_step)
+        all_of = judge_claim([-np.asarray(effect) for effect in effects], unit_step=unit_step)
         opposite = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}
         return Verdict(opposite.get(all_of.word, all_of.word), -all_of.mean, -all_of.high,
                        -all_of.low)
@@ -116,7 +116,7 @@ def student_t_quantile(df, tail):
 
     It is found by bisection of a finite series (Abramowitz and Stegun, 26.7.3-4).
     """
-    def central(t):             # P(-t < T < t)
+    def probability_within(t):             # P(-t < T < t)
         angle = math.atan(t / math.sqrt(df))
         term = total = math.cos(angle) if df % 2 else 1.0
         for k in range(2 + df % 2, df - 1, 2):
@@ -129,45 +129,45 @@ def student_t_quantile(df, tail):
     low, high = 0.0, 1e6
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if central(middle) < 1 - 2 * tail else (low, middle)
+        low, high = (middle, high) if probability_within(middle) < 1 - 2 * tail else (low, middle)
     return (low + high) / 2
 
 
 # --- effects --------------------------------------------------------------------------------------
-def lower(a, b):
+def lower_effect(a, b):
     """Return log10(b / a), an effect above 0 if a is below b (losses, norms or steps)."""
     return np.log10(b) - np.log10(a)
 
 
-def falling(values):
+def fall_effects(values):
     """Return effects above 0 if each value is lower than the one before, along the first axis."""
     return list(-np.diff(np.log10(values), axis=0))
 
 
-def rising(values):
+def rise_effects(values):
     """Return effects above 0 if each value is higher than the one before, along the first axis."""
     return list(np.diff(values, axis=0))
 
 
-def distances_to_margin(difference, margin):
+def margin_effects(difference, margin):
     """Return two effects, above 0 if the absolute difference is below the margin (equivalence)."""
     return [margin - difference, margin + difference]
 
 
-def rank_correlation(x, y):
+def spearman(x, y):
     """Return Spearman's rank correlation of x (k,) with each column of y (k, n); 0 if constant."""
-    def centred(values):
+    def centred_ranks(values):
         ranks = (values[:, None] > values).sum(1) + ((values[:, None] == values).sum(1) + 1) / 2
         return ranks - ranks.mean()
 
-    a = centred(np.asarray(x, float))
-    rows = [centred(column) for column in np.asarray(y, float).T]
+    a = centred_ranks(np.asarray(x, float))
+    rows = [centred_ranks(column) for column in np.asarray(y, float).T]
     sizes = [math.sqrt((a @ a) * (row @ row)) for row in rows]
     return np.array([a @ row / size if size else 0.0 for row, size in zip(rows, sizes,
                                                                           strict=True)])
 
 
-def slope(x, y):
+def fit_slope(x, y):
     """Return the least-squares slope of each column of y (k, n) over x (k,)."""
     x = np.asarray(x, float) - np.mean(x)
     return x @ np.asarray(y) / (x @ x)

@@ -50,9 +50,9 @@ SPOILT = {
     "floats for bools": (lambda a: a.astype(float) if a.dtype.kind == "b" else None, np.asarray),
     "integers for bools": (lambda a: a.astype(int) if a.dtype.kind == "b" else None,
                            lambda a: a.astype(bool)),
-    "bytes for floats": (lambda a: (90 * abs(finite(a))).astype("uint8"), np.float64),
-    "bools for floats": (lambda a: finite(a) > 0 if a.dtype.kind == "f" else None, np.float64),
-    "float16": (lambda a: (200 * finite(a)).astype("float16"), np.float64),
+    "bytes for floats": (lambda a: (90 * abs(finite_part(a))).astype("uint8"), np.float64),
+    "bools for floats": (lambda a: finite_part(a) > 0 if a.dtype.kind == "f" else None, np.float64),
+    "float16": (lambda a: (200 * finite_part(a)).astype("float16"), np.float64),
     "a constant": (lambda a: np.full(a.shape, 123456.7, "float32"), np.float64),
     "bools for integers": (lambda a: a.astype(bool) if a.dtype.kind == "i" else None, None),
     "negative numbers": (lambda a: -1 - a if a.dtype.kind == "i" else None, np.asarray),
@@ -66,25 +66,25 @@ WRONG_GRADIENTS = {**{what: SPOILT[what][0] for what in (
     "a number": lambda a: 1.0 if a.ndim else None}
 
 
-def finite(a):
+def finite_part(a):
     return np.where(np.isfinite(a), a, 0) if a.dtype.kind == "f" else a
 
 
-def arrays_of(nest):
+def arrays_by_leaf(structure):
     """Return {number: array} for the arrays among the leaves of nested tuples, lists and dicts."""
     found = []
-    map_leaves(nest, found.append)
+    map_leaves(structure, found.append)
     return {i: np.asarray(leaf) for i, leaf in enumerate(found)
             if isinstance(leaf, (np.ndarray, np.floating))}
 
 
-def with_others(nest, values):
+def replace_leaves(structure, values):
     """Return the same nest with other values, {number of the leaf: value}."""
     number = itertools.count()
-    return map_leaves(nest, lambda leaf: values.get(next(number), leaf))
+    return map_leaves(structure, lambda leaf: values.get(next(number), leaf))
 
 
-def given_to(built):
+def forward_arguments(built):
     """Return everything that a user hands to a forward."""
     return {**dict(enumerate(built.inputs)), **built.options}
 
@@ -98,17 +98,17 @@ ELEMENTARY = [name for name, cases in CASES.items() if not is_composed(cases[0].
 
 
 @functools.cache
-def chosen_cases(name):
+def cases_of_all_inputs(name):
     """Return as many cases of a layer as have another number or kind of inputs."""
     found = {}
     for case in CASES[name]:
         _, inputs, options = case.build(case_rng(case))
-        arrays = arrays_of({**dict(enumerate(inputs)), **options})
+        arrays = arrays_by_leaf({**dict(enumerate(inputs)), **options})
         found.setdefault(tuple((i, a.dtype.kind, a.ndim) for i, a in arrays.items()), case)
     return list(found.values())
 
 
-def refused(call):
+def catch_input_error(call):
     """(None, what it returned), or (the InputError's message, None). Any other error is one."""
     try:
         with np.errstate(all="ignore"):
@@ -117,64 +117,65 @@ def refused(call):
         return str(error), None
 
 
-def said_badly(message):
+def is_unclear(message):
     """Whether a message does not say in one line what came: a number, a shape, a type."""
     return "\n" in message or not re.search(r"\d|\(\)|NoneType|list|str|dtype|different", message)
 
 
 @pytest.mark.parametrize("name", slow.mark_except(ELEMENTARY, CASES))
-def test_spoilt_inputs(name, request):
+def test_changed_inputs_raise_or_keep_their_meaning(name, request):
     """Each array alone, and all floats at once: products of bytes are bytes. (Those of large
     float16 overflow, as they do anywhere.)"""
-    bad, cases = [], chosen_cases(name)
+    bad, cases = [], cases_of_all_inputs(name)
     for case in cases if request.config.getoption("--slow") else cases[:1]:
-        arrays = arrays_of(given_to(build(case)))
+        arrays = arrays_by_leaf(forward_arguments(build(case)))
         floats = [place for place, array in arrays.items() if array.dtype.kind == "f"]
         chosen = [([place], what) for place in arrays for what in SPOILT
                   if what not in FLOATS_ALONE or place in floats]
         chosen += [(floats, what) for what in FLOATS_ALONE if len(floats) > 1 and what != "float16"]
         bad += [f"{case}, {what} for {places}: {problem}" for places, what in chosen
-                if (problem := tried(case, places, what)) is not None]
+                if (problem := find_problem(case, places, what)) is not None]
     assert not bad, "\n" + "\n".join(bad)
 
 
-def tried(case, places, what):
-    """What is wrong with how a layer takes spoilt arrays, or None."""
+def find_problem(case, leaf_numbers, change_name):
+    """Return what is wrong if a layer takes changed arrays, or None."""
     built = build(case)
-    arrays, (change, meaning) = arrays_of(given_to(built)), SPOILT[what]
+    arrays, (change, meaning) = arrays_by_leaf(forward_arguments(built)), SPOILT[change_name]
     with np.errstate(invalid="ignore"):
-        values = {place: change(arrays[place]) for place in places}
+        values = {place: change(arrays[place]) for place in leaf_numbers}
     if any(value is None for value in values.values()):
         return None
     none = NOTHING in [value for value in values.values() if isinstance(value, str)]
     values = dict.fromkeys(values) if none else values
     try:
-        message, done = refused(lambda: run(built, values))
+        message, done = catch_input_error(lambda: forward_with(built, values))
         if message is not None:
-            return f"does not say what came: {message}" if said_badly(message) else None
+            return f"does not say what came: {message}" if is_unclear(message) else None
         if meaning is None and not none:
             return "was taken"
-        return None if none else wrongly_taken(case, built, values, what, done)
+        return None if none else find_wrong_result(case, built, values, change_name, done)
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:90]}"
 
 
-def run(built, values):
-    given = with_others(given_to(built), values)
+def forward_with(built, values):
+    given = replace_leaves(forward_arguments(built), values)
     built.inputs = tuple(given[i] for i in range(len(built.inputs)))
     built.options = {name: given[name] for name in built.options}
     return built.forward()
 
 
-def wrongly_taken(case, built, values, what, done):
+def find_wrong_result(case, built, values, change_name, outputs_and_cache):
     """What is wrong with outputs and gradients after arrays that were taken, or None."""
-    outputs, cache = done
-    meant, _ = run(build(case), {place: SPOILT[what][1](a) for place, a in values.items()})
+    outputs, cache = outputs_and_cache
+    meaning = SPOILT[change_name][1]
+    meant, _ = forward_with(build(case), {leaf: meaning(a) for leaf, a in values.items()})
     for (_, found), (_, wanted) in zip(leaves(outputs), leaves(meant), strict=True):
         near = np.isfinite(wanted) & (abs(wanted) < 3e4)         # what float16 holds
         scale = max(abs(wanted[near]).max(initial=0), 1)
         error = abs(found - wanted)[near].max(initial=0)
-        if not error <= LOOSE.get(what, 1e-6) * scale:
+        if not error <= LOOSE.get(change_name, 1e-6) * scale:
             return f"was taken, but gives {error:.1e} of {scale:.1e} beside what it means"
     if not list(leaves(outputs)):
         return None                             # integers came out: nothing has a gradient
@@ -188,27 +189,27 @@ def wrongly_taken(case, built, values, what, done):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_spoilt_gradients(name):
+def test_wrong_upstream_gradients_raise(name):
     """One of another shape would be broadcast, and summed into the wrong parameter."""
-    for case in chosen_cases(name):
+    for case in cases_of_all_inputs(name):
         built = build(case)
         outputs, cache = built.forward()
         dout = built.upstream(outputs)
         for (number, array), (what, change) in itertools.product(
-                arrays_of(dout).items(), WRONG_GRADIENTS.items()):
+                arrays_by_leaf(dout).items(), WRONG_GRADIENTS.items()):
             value = change(array)
             if value is None or value is NOTHING and is_nested(dout):   # of several, None is a zero
                 continue
             value = None if value is NOTHING else value
             before = {name: p.grad.copy() for name, p in built.layer.params()}
-            given = with_others(dout, {number: value})
-            message, _ = refused(functools.partial(built.layer.backward, given, cache))
+            given = replace_leaves(dout, {number: value})
+            message, _ = catch_input_error(functools.partial(built.layer.backward, given, cache))
             if message is None:                 # a state that no one used: nothing is added
                 assert what == "None", f"{what} for gradient {number}: was taken"
                 for name, param in built.layer.params():
                     np.testing.assert_array_equal(param.grad, before[name])
             else:
-                assert "gradient" in message and not said_badly(message), message
+                assert "gradient" in message and not is_unclear(message), message
 
 
 OPTIMIZERS = {kind.__name__: kind for kind in vars(optim).values() if isinstance(kind, type)
@@ -216,7 +217,7 @@ OPTIMIZERS = {kind.__name__: kind for kind in vars(optim).values() if isinstance
 OPTIMIZERS["Muon"] = lambda model, **o: optim.Muon(model, ["W"], **o)
 
 
-def wrong_states(state):
+def yield_wrong_states(state):
     """Yield (what is wrong, an optimizer's state with it)."""
     moment = next(name for name in state if name != "steps")
     W, others = state[moment]["W"], {n: a for n, a in state[moment].items() if n != "W"}
@@ -230,15 +231,15 @@ def wrong_states(state):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizers(name):
+def test_an_optimizer_error_changes_nothing(name):
     """What is refused changes nothing."""
     linear = Linear(3, 2)
     optimizer = OPTIMIZERS[name](linear)
     linear.W.grad += 1
     optimizer.step()
     state, params = optimizer.state_dict(), linear.state_dict()
-    for what, wrong in wrong_states(state):
-        message, _ = refused(lambda wrong=wrong: optimizer.load_state_dict(wrong))
+    for what, wrong in yield_wrong_states(state):
+        message, _ = catch_input_error(lambda wrong=wrong: optimizer.load_state_dict(wrong))
         assert message is not None, what
     for lr in (math.nan, -1, math.inf, True, "1", np.ones(2), np.ones(1), 1j):
         with pytest.raises(InputError, match="lr = .*; it must be a finite number, 0 or more"):
@@ -256,7 +257,7 @@ def test_optimizers(name):
 @pytest.mark.parametrize("change", [
     lambda params: optim.clip_by_global_norm(params, 1.0), optim.orthogonal_gradient,
     lambda params: optim.Grokfast(params).filter()], ids=["clip", "orthogonal", "Grokfast"])
-def test_what_changes_gradients(change):
+def test_gradient_changers_check_their_params(change):
     linear = Linear(3, 2)
     change(optim.AdamW(linear).params.values())
     for given in (linear, linear.params(), [np.ones(3)], None):

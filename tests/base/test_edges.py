@@ -66,7 +66,7 @@ def table_gradient():
     return layer.W.grad[:2]
 
 
-def changed(change, grad):
+def gradient_after(change, grad):
     """The gradient of weights of 1e20 after what divides by a norm."""
     layer = Linear(2, 2)
     layer.W.data[...], layer.W.grad[...] = 1e20, grad
@@ -74,7 +74,7 @@ def changed(change, grad):
     return layer.W.grad
 
 
-def gradient(loss, *inputs):
+def loss_gradient(loss, *inputs):
     _, cache = loss.forward(*inputs)
     return loss.backward(1.0, cache)
 
@@ -96,9 +96,9 @@ VALUES = {                                      # name: (found, wanted, relative
        for norm, x in (*((norm, HUGE) for norm in (npdl.LayerNorm(11), npdl.RMSNorm(11), *NORMS)),
                        (npdl.LayerNorm(11, **D64), 1e140 * HUGE.astype("d")))},
     "clipping by a norm that overflows": (
-        lambda: changed(lambda params: npdl.clip_by_global_norm(params, 1.0), 1e20), NAN, 0),
+        lambda: gradient_after(lambda params: npdl.clip_by_global_norm(params, 1.0), 1e20), NAN, 0),
     "the orthogonal gradient at weights whose squares overflow": (
-        lambda: changed(orthogonal_gradient, 1.0), NAN, 0),
+        lambda: gradient_after(orthogonal_gradient, 1.0), NAN, 0),
     "orthogonalise, squares that overflow": (
         lambda: orthogonalise(np.full((2, 2), 1e20, "float32")), NAN, 0),
     **{f"the {how} of 100,000 losses in float16": (
@@ -111,16 +111,16 @@ VALUES = {                                      # name: (found, wanted, relative
                                         np.array([[True, False]])), 1, 0),
     "CrossEntropy, NaN where it is ignored": (
         lambda: y_of(CrossEntropy(-1), *IGNORED), LOG3, 1e-14),
-    "its gradient": (lambda: gradient(CrossEntropy(-1), *IGNORED),
+    "its gradient": (lambda: loss_gradient(CrossEntropy(-1), *IGNORED),
                      [[-2 / 3, 1 / 3, 1 / 3], [0, 0, 0]], 1e-14),
     **{f"CrossEntropy of what is ignored, {how}": (
         lambda how=how: y_of(CrossEntropy(2, reduction=how), np.ones((3, 4)), np.full(3, 2)), 0, 0)
        for how in REDUCTIONS},
-    "and the gradient of its mean": (lambda: gradient(
+    "and the gradient of its mean": (lambda: loss_gradient(
         CrossEntropy(2), np.ones((3, 4)), np.full(3, 2)), np.zeros((3, 4)), 0),
     "SequenceLoss, NaN where nothing counts": (
         lambda: y_of(npdl.SequenceLoss(), *SEQUENCE), LOG3, 1e-14),
-    "and its gradient": (lambda: gradient(npdl.SequenceLoss(), *SEQUENCE),
+    "and its gradient": (lambda: loss_gradient(npdl.SequenceLoss(), *SEQUENCE),
                          [[[-2 / 3, 1 / 3, 1 / 3], [0, 0, 0]]], 1e-14),
     "NaN into one row of a table": (lambda: embedding_gradient(Embedding(4, 1, **D64)),
                                     [1, NAN, 1, 0], 0),
@@ -145,7 +145,7 @@ VALUES = {                                      # name: (found, wanted, relative
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_values(name):
+def test_edge_values(name):
     found, wanted, relative = VALUES[name]
     wanted = wanted() if callable(wanted) else wanted
     with np.errstate(over="ignore", invalid="ignore"):
@@ -195,7 +195,7 @@ REFUSED = {                                     # name: (call, what the message 
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(name):
+def test_edge_errors(name):
     call, message = REFUSED[name]
     with pytest.raises(InputError, match=message) as caught:
         call()

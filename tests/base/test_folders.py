@@ -12,19 +12,19 @@ from npdl.cli.process import has_ended
 from npdl.files import write_atomically
 
 
-def filled(path, text):
+def make_folder(path, text):
     with create_folder_atomically(path) as made:
         (made / "deep").mkdir()
         (made / "deep" / "page").write_text(text)
 
 
-def page(path):
+def read_page(path):
     return (path / "deep" / "page").read_text()
 
 
 @pytest.mark.parametrize("write", [
     lambda path: write_atomically(path, lambda file: file.write(b"x")),
-    lambda path: filled(path, "x")])
+    lambda path: make_folder(path, "x")])
 def test_content_is_synced_before_the_rename_and_the_folder_after_it(tmp_path, monkeypatch, write):
     calls = []
 
@@ -50,10 +50,10 @@ def test_a_folder_is_made_as_a_whole_or_not_at_all(tmp_path):
         (made / "half").write_text("")
         raise KeyError
     assert os.listdir(tmp_path) == []
-    filled(site, "one")
+    make_folder(site, "one")
     with pytest.raises(ValueError, match="is not an empty folder"):
-        filled(site, "two")
-    assert page(site) == "one" and os.listdir(tmp_path) == ["site"]
+        make_folder(site, "two")
+    assert read_page(site) == "one" and os.listdir(tmp_path) == ["site"]
 
 
 def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path):
@@ -62,11 +62,11 @@ def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path):
     pid = os.fork()
     if pid == 0:
         os.rename = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
-        filled(site, "one")
+        make_folder(site, "one")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    filled(site, "two")
-    assert page(site) == "two" and os.listdir(tmp_path) == ["site"]
+    make_folder(site, "two")
+    assert read_page(site) == "two" and os.listdir(tmp_path) == ["site"]
 
 
 def test_clean_stale_removes_only_temporaries_of_dead_processes(tmp_path):

@@ -25,7 +25,7 @@ OPTIONAL = {"cupy": CUPY, "cupyx": CUPY, "cupy_backends": ("npdl/cublas.py",),
 
 
 @functools.cache
-def imported(path):
+def imports_of(path):
     """Return the packages that a file imports: one of PACKAGES, or a module's first name."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -46,7 +46,7 @@ def package_of(module):
     return inner if inner in PACKAGES else first
 
 
-def sources():
+def package_by_file():
     """Return {file: its package} of npdl."""
     files = [path.relative_to(ROOT) for path in (ROOT / "npdl").rglob("*.py")]
     return {file.as_posix(): package_of(".".join(file.with_suffix("").parts)) for file in files}
@@ -54,18 +54,19 @@ def sources():
 
 def test_packages_import_only_lower_packages():
     wrong = {}
-    for file, package in sources().items():
+    for file, package in package_by_file().items():
         higher = PROGRAMS | set(PACKAGES[PACKAGES.index(package) + 1:])
-        if names := imported(ROOT / file) & higher - ({*PACKAGES} if file in ON_DEMAND else set()):
+        if names := imports_of(ROOT / file) & higher - ({*PACKAGES} if file in ON_DEMAND
+                                                        else set()):
             wrong[file] = names
     assert not wrong
 
 
 def test_npdl_imports_only_numpy_and_the_standard_library():
     wrong = set()
-    for file, package in sources().items():
+    for file, package in package_by_file().items():
         if file not in ON_DEMAND and package in PACKAGES[:2]:
-            others = imported(ROOT / file) - {*PACKAGES, "numpy"} - sys.stdlib_module_names
+            others = imports_of(ROOT / file) - {*PACKAGES, "numpy"} - sys.stdlib_module_names
             wrong |= {(file, name) for name in others if file not in OPTIONAL.get(name, ())}
     assert wrong == set()
 
@@ -82,7 +83,7 @@ def test_every_name_is_there_and_every_layer_is_found_by_its_name():
         npdl.LTSM  # noqa: B018
 
 
-def test_what_is_not_used_is_not_imported():
+def test_unused_packages_are_not_imported():
     code = """
 import sys, npdl
 assert not [m for m in sys.modules if m.startswith("npdl.")] and "numpy" not in sys.modules

@@ -9,7 +9,7 @@ import pytest
 
 from npdl.train.config import Config
 from npdl.train.run import train
-from tests.base.test_readme import block
+from tests.base.test_readme import find_code_block
 from tests.tools import slow
 
 ALONE = """
@@ -60,7 +60,7 @@ assert blame(layer, x).right is False
 ALL = "joblib matplotlib threadpoolctl tqdm"
 
 
-def run(program, folder, *arguments):
+def run_program(program, folder, *arguments):
     """Return a program's exit status, output and errors."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", program, *arguments], cwd=folder,
                           text=True, capture_output=True, timeout=300,
@@ -83,27 +83,27 @@ def folder(tmp_path_factory):
         ["generate", "lstm", "1 + 2 ="], ["generate", "gpt", "1 + 2 =", "--tokens", "1"],
         ["ask", "lstm", "1 + 2 ="], ["table", "gpt"], ["step", "LayerNorm"], ["blame", "Linear"],
         ["homework", "--out", "work", "--layers", "Linear"]], " ".join), ids=" ".join)
-def test_what_needs_numpy_alone(folder, command):
-    status, out, err = run(ALONE, folder, "npdl", *command)
+def test_commands_that_need_numpy_alone(folder, command):
+    status, out, err = run_program(ALONE, folder, "npdl", *command)
     assert status == 0 and out and not err, err
 
 
 @pytest.mark.parametrize("command", [
     ["npdl", "plot", "curves", "gpt"], ["experiments.study", "--list"],
     ["npdl", "finetune", "gpt", "--operator", "-", "--out", "new", "--quiet"]], ids=" ".join)
-def test_what_needs_more_says_so_in_a_line(folder, command):
-    status, _, err = run(ALONE, folder, *command)
+def test_a_missing_package_is_one_line(folder, command):
+    status, _, err = run_program(ALONE, folder, *command)
     assert status == 2 and err.count("\n") == 1 and f"'pip install {ALL}'" in err, err
     assert not (folder / "new").exists()
 
 
 def test_the_exercises_need_numpy_alone(tmp_path):
-    status, out, err = run(ALONE, tmp_path, "exercises", "002.6a")
+    status, out, err = run_program(ALONE, tmp_path, "exercises", "002.6a")
     assert status == 0 and "Answer: " in out and not err, err
 
 
 def test_everything_runs_in_a_browser(tmp_path):
-    training = block("optimizer.step()").replace("BLASThreads, ", "").replace(
+    training = find_code_block("optimizer.step()").replace("BLASThreads, ", "").replace(
         "with BLASThreads(1):", "if True:")                 # a browser has no threads
-    status, _, err = run(BROWSER, tmp_path, training)
+    status, _, err = run_program(BROWSER, tmp_path, training)
     assert status == 0, err

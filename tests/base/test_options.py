@@ -87,21 +87,21 @@ FITS = {                                        # options that have to go with t
 }
 
 
-def options():
+def options_by_class():
     """{class: its options whose right values are known}, of every layer that has any."""
     found = {cls: [name for name in inspect.signature(cls.__init__).parameters if name in RIGHT]
              for cls in npdl_layers()}
     return {cls: names for cls, names in found.items() if names}
 
 
-def make(cls, name, value):
+def make_layer(cls, option, value):
     """A layer of the class with one option as given and small sizes for the rest."""
     wanted = inspect.signature(cls.__init__).parameters.values()
     needed = {p.name: NEEDED[p.name] for p in wanted
-              if p.name in NEEDED and p.name != name and p.name != "rank"}
+              if p.name in NEEDED and p.name != option and p.name != "rank"}
     if cls.__name__ in MODELS:
         needed["model"] = MODELS[cls.__name__]
-    return cls(**needed, **{name: value})
+    return cls(**needed, **{option: value})
 
 
 def is_right(cls, name, value):
@@ -119,20 +119,20 @@ def is_right(cls, name, value):
     return FITS.get(name, lambda v: True)(value)
 
 
-def check(what, call, value, right):
+def check_option(name, call, value, is_valid):
     """`call(value)` works where it is right, and elsewhere refuses the value by name, in a line."""
     try:
         call(value)
         message = None
     except InputError as error:
         message = str(error)
-    if right or message is None:
-        assert (message is None) == bool(right), f"{what} = {value!r}: {message or 'no InputError'}"
+    if is_valid or message is None:
+        assert (message is None) == bool(is_valid), f"{name} = {value!r}: {message or 'no error'}"
     else:
         assert "\n" not in message and (repr(value) in message or str(value) in message), message
 
 
-OPTIONS = options()
+OPTIONS = options_by_class()
 
 
 @pytest.mark.parametrize("cls", slow.mark_except(
@@ -140,7 +140,7 @@ OPTIONS = options()
     name=lambda cls: cls.__name__))
 def test_options_of_layers(cls):
     for name, value in itertools.product(OPTIONS[cls], VALUES):
-        check(name, lambda value, name=name: make(cls, name, value), value,
+        check_option(name, lambda value, name=name: make_layer(cls, name, value), value,
               is_right(cls, name, value))
 
 
@@ -208,4 +208,4 @@ CALLS = {
 def test_values_of_other_calls(name):
     call, right = CALLS[name]
     for value in VALUES:
-        check(name, call, value, right(value))
+        check_option(name, call, value, right(value))

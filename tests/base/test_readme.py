@@ -18,19 +18,19 @@ PAGE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"]["readme"]["text"]
 
 
-def block(words):
+def find_code_block(words):
     return next(text for text in BLOCKS if words in text)
 
 
 def test_printed_backward_is_the_librarys():
     file = (ROOT / "npdl" / "layers" / "layer_norm.py").read_text(encoding="utf-8")
-    assert textwrap.indent(block("def backward(self, dy, cache):"), "    ") in file
+    assert textwrap.indent(find_code_block("def backward(self, dy, cache):"), "    ") in file
 
 
 def test_training_loop_learns_and_saves(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
-    exec(compile(block("optimizer.step()"), "README.md", "exec"), names)
+    exec(compile(find_code_block("optimizer.step()"), "README.md", "exec"), names)
     loss, accuracy = map(float, capsys.readouterr().out.split())
     assert loss < 0.1 and accuracy == 1
     W = names["model"].state_dict()["embedding.W"].copy()

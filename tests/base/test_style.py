@@ -13,7 +13,7 @@ BEGINNINGS = ("What ", "Whether ", "Of ", "The ", "That ", "How ", "Where ")
 SUSPECT = re.compile(rf'^ +"""({"|".join(BEGINNINGS)})', re.M)      # of a class, or of a function
 
 
-def files(*endings):
+def list_tracked_files(*endings):
     """Return the tracked files with these endings."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
@@ -23,7 +23,7 @@ def files(*endings):
 
 def test_no_words_to_avoid():
     found = []
-    for name in files(".py", ".md"):
+    for name in list_tracked_files(".py", ".md"):
         if name in ("docs/style.md", "tests/base/test_style.py"):
             continue
         for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").split("\n"), 1):
@@ -33,7 +33,7 @@ def test_no_words_to_avoid():
 
 def test_docstrings_begin_with_a_verb():
     found = []
-    for name in files(".py"):
+    for name in list_tracked_files(".py"):
         text = (ROOT / name).read_text(encoding="utf-8")
         if not name.startswith("tests/") and SUSPECT.search(text):
             for node in ast.walk(ast.parse(text)):

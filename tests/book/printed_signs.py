@@ -139,7 +139,7 @@ def try_changes(one):
     The label of a formula of the text is the chapter's number and the formula.
     """
     space = checks.make_namespace(one.name)
-    for part in one.directives("equation", "said"):
+    for part in one.find_directives("equation", "said"):
         texts = one.formulas[part.given]
         for name, tex in texts.items():
             label = name if part.name == "equation" else f"{one.number}: {name}"

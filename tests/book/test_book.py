@@ -30,7 +30,7 @@ SECTIONS = ["What it does", "Diagram and shapes", "Forward", "Backward by hand",
             "Summary", "Backward, line by line", "Gradient check", "What goes wrong here",
             "Exercises", "Write it yourself", "Elsewhere"]
 GRAPHS, TARGETS = (sorted({part.given for path in PATHS
-                           for part in read_chapter(path).directives(name)})
+                           for part in read_chapter(path).find_directives(name)})
                    for name in ("graph", "source"))
 
 
@@ -40,11 +40,11 @@ def test_equations_are_numbered_and_each_is_cited():
     for chapter in map(read_chapter, PATHS):
         word = next(iter(chapter.equations)).rpartition("-")[0]
         assert [*chapter.equations] == [
-            f"{word}-{n}" for n, _ in enumerate(chapter.directives("equation"), 1)]
+            f"{word}-{n}" for n, _ in enumerate(chapter.find_directives("equation"), 1)]
         known += chapter.equations
-        for part in chapter.directives("", "mistakes"):
+        for part in chapter.find_directives("", "mistakes"):
             cited += CITED.findall(part.body)
-        for part in chapter.directives("source"):
+        for part in chapter.find_directives("source"):
             cited += re.findall("<-(.*)", part.body)
     assert len(known) == len(set(known)) > 200
     assert set(known) <= set(" ".join(cited).split())
@@ -69,8 +69,9 @@ def test_equations_hold_and_directives_are_rendered(path):
     page = Page(read_chapter(path))
     assert page.chapter.title and page.closes.keys() == page.chapter.formulas.keys()
     assert {"picture", "sum", "ask"} <= {part.name for part in page.chapter.parts}
-    for part in page.chapter.directives("equation", "picture", "sum", "ask", "source", "proof"):
-        assert getattr(page, part.name)(part)
+    for part in page.chapter.find_directives("equation", "picture", "sum", "ask", "source",
+                                             "proof"):
+        assert getattr(page, f"render_{part.name}")(part)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -109,26 +110,27 @@ def test_the_pages_by_hand_claim_no_formula():
         assert list(chapters.find_relations(text)) == [], page.name
 
 
-def apart(kept, made, name=""):
+def list_differences(stored, new, name=""):
     """Return a list of differences between two records that are larger than rounding and drift."""
-    if isinstance(kept, (dict, list)):
-        assert len(kept) == len(made), name
-        keys = kept if isinstance(kept, dict) else range(len(kept))
-        return [one for key in keys for one in apart(kept[key], made[key], f"{name}[{key!r}]")]
-    if isinstance(kept, float):
-        return [] if abs(kept - made) <= 0.02 + 0.01 * abs(kept) else [(name, kept, made)]
-    return [] if kept == made else [(name, kept, made)]
+    if isinstance(stored, (dict, list)):
+        assert len(stored) == len(new), name
+        keys = stored if isinstance(stored, dict) else range(len(stored))
+        return [one for key in keys
+                for one in list_differences(stored[key], new[key], f"{name}[{key!r}]")]
+    if isinstance(stored, float):
+        return [] if abs(stored - new) <= 0.02 + 0.01 * abs(stored) else [(name, stored, new)]
+    return [] if stored == new else [(name, stored, new)]
 
 
 @pytest.mark.parametrize("name", [
-    name if name in ("thermometers", "bends", "week", "valley") else
+    name if name in ("thermometer_line", "xor_networks", "weekday_embeddings", "valley") else
     pytest.param(name, marks=pytest.mark.slow) for name in trained.MODELS])
-def test_what_is_kept_of_a_model_is_what_its_training_leaves(name):
+def test_a_stored_record_equals_that_of_a_new_training(name):
     kept = json.loads((trained.DATA / f"{name}.json").read_text(encoding="utf-8"))
-    assert apart(kept, trained.train_model(name)) == []
+    assert list_differences(kept, trained.train_model(name)) == []
 
 
-def test_a_graph_is_the_layers_own():
+def test_a_graph_shows_the_values_of_a_run():
     """Its boxes are the values that the run wrote, and its last ones are all gradients."""
     nodes = graphs.find_nodes(npdl_step(LSTMCell(2, 3), np.ones((4, 2))).recording, "backward")
     named = {node.name: node for node in nodes}
@@ -145,7 +147,7 @@ def test_a_graph_is_the_layers_own():
 @pytest.mark.parametrize("name", [*pictures.NAMES, *GRAPHS])
 def test_a_picture_is_drawn_inside_its_frame(name):
     svg, caption = (graphs.draw_graph(name) if name in GRAPHS else
-                    (pictures.draw_picture(name, "A picture."), "A picture."))
+                    (pictures.render_picture(name, "A picture."), "A picture."))
     tree = ElementTree.fromstring(svg.partition("</svg>")[0] + "</svg>")    # without sliders
     width, height = float(tree.get("width")), float(tree.get("height"))
     assert width <= 358                         # a phone's
@@ -159,7 +161,7 @@ def test_a_picture_is_drawn_inside_its_frame(name):
     (["--check", "--only", "1"], 0, "linear-1 "),
     (["--only", "99"], 2, "--only: invalid choice: 99 (choose from 1, 2, "),
     (["--out", "docs"], 2, "--out docs: the folder doesn't hold a site"),
-    (["--train", "lstm"], 2, "--train: invalid choice: 'lstm' (choose from 'thermometers', "),
+    (["--train", "lstm"], 2, "--train: invalid choice: 'lstm' (choose from 'thermometer_line', "),
 ])
 def test_the_command(arguments, status, said):
     done = subprocess.run([sys.executable, "-m", "docs.book", *arguments], cwd=ROOT,

@@ -13,7 +13,7 @@ Why?
 
 ## What it does
 
-```{picture} thermometers
+```{picture} thermometer_line
 It ends at {slopes[-1]::.1f}.
 ```
 ```{sum}
@@ -85,18 +85,18 @@ self.W.grad += rows.T @ dy_rows -> self.W.grad += rows @ dy_rows
 """
 
 
-def page_of(path):
+def build_page(path):
     """Make the page of a chapter, as a build does."""
     read_chapter.cache_clear()
     chapter = read_chapter(path)
     page = Page(chapter)
-    return page, page.text()
+    return page, page.format_page()
 
 
 def test_a_chapter_in_good_form(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE)
-    page, text = page_of(path)
+    page, text = build_page(path)
     assert page.chapter.layers == ["Linear"] and "<b>001.3.1</b>" in text
     assert "wrong sign" in text and "fix        self.W.grad += rows.T @ dy_rows" in text
 
@@ -120,7 +120,7 @@ def test_a_chapter_in_good_form(tmp_path):
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
     (": A sign.", ": A sign.\n! Another.", "itself: remove the ! line"),
-    ("{picture} thermometers", "{picture} thermo", "picture 'thermo' is unknown; choose one of: "),
+    ("thermometer_line", "thermo", "picture 'thermo' is unknown; choose one of: "),
     ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":15: check of the sum fails"),
     ("approx 1.41", "approx 1.42", "1.414214 is not 1.42, rounded"),
     ("---\n", "--\n", "write TeX, a line ---"),
@@ -128,10 +128,10 @@ def test_a_chapter_in_good_form(tmp_path):
     ("```{questions} 001.3.1\n```", "```{question} 001.3.1\n```", "'question' is unknown"),
     ("```{questions} 001.3.1\n```", "```{questions} 001.3.1", "never closed"),
 ])
-def test_what_breaks_a_build(old, new, said, tmp_path):
+def test_an_error_in_a_chapter_ends_the_build(old, new, said, tmp_path):
     path = tmp_path / "01-map.md"
     assert old in WHOLE
     path.write_text(WHOLE.replace(old, new))
     with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
-        page_of(path)
+        build_page(path)
     assert said in str(found.value)

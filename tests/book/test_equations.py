@@ -44,7 +44,7 @@ def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
     (r"\frac{\partial x_j}{\partial y_k} = W_{jk}", "the range of k is unknown"),
     (r"z = \begin{cases} 1 & x \ge 0 \\ 2 & x < 1 \end{cases}", "belongs to no case, or to two"),
 ])
-def test_what_is_no_equation(tex, said):
+def test_invalid_equations_raise(tex, said):
     with pytest.raises(NotRead, match=said):
         Equation(tex, {"x": x, "y": x, "W": b, "z": x, "f": lambda u: x, "l": [x, x]})()
 

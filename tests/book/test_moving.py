@@ -8,42 +8,43 @@ import numpy as np
 import pytest
 
 from docs.book.pictures import DRAWINGS
-from docs.book.trained import descend
+from docs.book.trained import descend_valley
 from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
 from tests.tools import chromium
 
 
-def gate(known, forget, take, show):
+def compute_gate(data, forget, take, show):
     """Run an LSTM cell of one unit with these values of the gates before their sigmoids."""
     cell = LSTMCell(1, 1, dtype="float64")
     cell.W_x.data[...], cell.W_h.data[...] = 0, 0
-    cell.b.data[...] = [take, forget, show, np.arctanh(known["offered"])]
+    cell.b.data[...] = [take, forget, show, np.arctanh(data["offered"])]
     zero, one = np.zeros((1, 1)), np.ones((1, 1))
-    (h, c), cache = cell.forward(zero, (zero, np.array([[known["held"]]])))
+    (h, c), cache = cell.forward(zero, (zero, np.array([[data["held"]]])))
     _, (_, dc_prev) = cell.backward((one, zero), cache)
     found = {"f": cache.f, "i": cache.i, "o": cache.o, "c": c, "h": h, "back": dc_prev}
     return {name: float(value[0, 0]) for name, value in found.items()}
 
 
-def shares(known, temperature, hidden):
+def compute_attention(data, temperature, hidden):
     """Compute the attention of one query to five keys, the last `hidden` of which are masked."""
-    keys, values = (np.array(known[name])[:, None] for name in ("scores", "values"))
+    keys, values = (np.array(data[name])[:, None] for name in ("scores", "values"))
     mask = np.arange(len(keys)) < len(keys) - hidden
     y, cache = ScaledDotAttention().forward(np.array([[1 / temperature]]), keys, values, mask[None])
     return {f"A{k}": float(share) for k, share in enumerate(cache.A[0])} | {"y": float(y[0, 0])}
 
 
-def valley(known, sgd, adamw):
+def compute_paths(data, sgd, adamw):
     """Return the paths of SGD and AdamW with these learning rates."""
-    paths = {"SGD": descend(lambda model: SGD(model, sgd), known["steps"]),
-             "AdamW": descend(lambda model: AdamW(model, adamw, weight_decay=0.0), known["steps"])}
+    paths = {"SGD": descend_valley(lambda model: SGD(model, sgd), data["steps"]),
+             "AdamW": descend_valley(lambda model: AdamW(model, adamw, weight_decay=0.0),
+                                     data["steps"])}
     return paths | {f"{name}_end": float(np.hypot(*path[-1])) for name, path in paths.items()}
 
 
-MOVED = {"gate": gate, "shares": shares, "valley": valley}
+MOVED = {"gate": compute_gate, "shares": compute_attention, "valley": compute_paths}
 
 
-def read(name):
+def read_drawing(name):
     """Return a picture's HTML, what its script knows, and its sliders as (least, most, first)."""
     text = (DRAWINGS / f"{name}.html").read_text(encoding="utf-8")
     sliders = [tuple(map(float, found)) for found in re.findall(
@@ -51,17 +52,17 @@ def read(name):
     return text, json.loads(re.search(r'json">(.*?)<', text)[1]), sliders
 
 
-def shown(value):
+def format_number(value):
     """Format a number as the page's script does."""
     return f"{value:.3f}".replace("-", "−") if value < 1000 else "over 1000"
 
 
 @pytest.mark.parametrize("name", MOVED)
 def test_the_picture_shows_at_first_what_npdl_computes(name):
-    text, known, sliders = read(name)
+    text, known, sliders = read_drawing(name)
     found = MOVED[name](known, *(first for _, _, first in sliders))
     said = dict(re.findall(r'data-value="(\w+)">([^<]+)<', text))
-    assert said and said == {key: shown(found[key]) for key in said}
+    assert said and said == {key: format_number(found[key]) for key in said}
     bars = r'data-bar="(\w+)" data-from="(\d+)" data-unit="(\d+)".* x="(.*?)" width="(.*?)"'
     for key, x, unit, left, width in re.findall(bars, text):
         np.testing.assert_allclose((float(left), float(width)), (
@@ -72,12 +73,12 @@ def test_the_picture_shows_at_first_what_npdl_computes(name):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(chromium.find() is None, reason="no browser")
+@pytest.mark.skipif(chromium.find_browser() is None, reason="no browser")
 @pytest.mark.parametrize("name", MOVED)
 def test_the_page_computes_what_npdl_computes(name, tmp_path):
     figure, path = "document.querySelector('figure')", tmp_path / "picture.html"
     script = (DRAWINGS.parent / "static" / "moving.js").read_text(encoding="utf-8")
-    text, known, sliders = read(name)
+    text, known, sliders = read_drawing(name)
     with chromium.open_browser() as page:
         path.write_text(f"<!doctype html><body><figure>{text}</figure>".replace(
             '<script src="../_static/moving.js">', f"<script>{script}"), encoding="utf-8")
@@ -92,7 +93,7 @@ def test_the_page_computes_what_npdl_computes(name, tmp_path):
                                            err_msg=f"{name} {given} {key}")
             said = page.value(f"Object.fromEntries([...{figure}.querySelectorAll('text[data-"
                               "value]')].map(t => [t.dataset.value, t.textContent]))")
-            assert said == {key: shown(expected[key]) for key in said}, given
+            assert said == {key: format_number(expected[key]) for key in said}, given
         page.value(f"{figure}.querySelector('input').focus()")
         before = page.value(f"{figure}.querySelector('output').textContent")
         page.press("ArrowLeft")

@@ -66,7 +66,7 @@ def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
     made = notebooks.make_notebooks([chapter])
     assert not any("docs.book" in cell.source for one in made.values() for cell in one.cells)
     text = nbformat.writes(made[chapter.name])
-    for notebook, right in ((text, False), (notebooks.filled(text), True)):
+    for notebook, right in ((text, False), (notebooks.fill_in_solutions(text), True)):
         cells = json.loads(notebook)["cells"]
         at = next(n for n, cell in enumerate(cells) if "solution" in cell["metadata"])
         setup, blank, check = ("".join(cells[n]["source"]) for n in (2, at, at + 1))

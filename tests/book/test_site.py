@@ -33,7 +33,7 @@ SMALLEST_LABEL = """(labels => labels.length ? Math.min(...labels) : null)([
     getComputedStyle(label).fontSize) * label.ownerSVGElement.getScreenCTM().a))"""
 
 
-def html(site):
+def read_pages(site):
     """{path from the site: text} of the pages that Sphinx made."""
     return {str(p.relative_to(site)): p.read_text(encoding="utf-8") for p in sorted(
         site.rglob("*.html")) if p.parts[len(site.parts)] not in ("_static", "steps")}
@@ -41,7 +41,7 @@ def html(site):
 
 @pytest.mark.slow
 def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
-    pages = html(site)
+    pages = read_pages(site)
     ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
     for name, text in pages.items():
         for tag, target in re.findall(r'<(\w+)\b[^>]*?\b(?:href|src)="([^"]+)"', text):
@@ -57,7 +57,7 @@ def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(chromium.find() is None, reason="no browser")
+@pytest.mark.skipif(chromium.find_browser() is None, reason="no browser")
 def test_every_page_in_a_browser(site):
     """No word on the console, no request elsewhere, formulas as such, nothing wider than the
     window, in four looks."""
@@ -65,7 +65,7 @@ def test_every_page_in_a_browser(site):
         for name in sorted(str(p.relative_to(site)) for p in site.rglob("steps/*.html")):
             page.open((site / name).as_uri())           # ready when its last line has run
             assert page.complaints == [], (name, page.complaints)
-        for name, text in html(site).items():
+        for name, text in read_pages(site).items():
             assert "&lt;no title&gt;" not in text and text.count("<h1") == 1, name
             looks = [(width, dark) for width in (1330, 390) for dark in (False, True)]
             if not name.startswith("chapters/"):
@@ -143,7 +143,7 @@ def test_the_workflows_run_what_is_run_here():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(chromium.find() is None, reason="no browser")
+@pytest.mark.skipif(chromium.find_browser() is None, reason="no browser")
 @pytest.mark.skipif("NPDL_AXE" not in os.environ, reason="NPDL_AXE names no axe.min.js of axe-core")
 def test_an_audit_of_accessibility_finds_nothing_serious(site):
     """By axe-core, in both modes: what keeps somebody out."""

@@ -25,7 +25,7 @@ def test_a_question_can_run_again_and_shows_text_steps_answer_and_checks():
 
     question = Question("000.1", "A sum", work)
     question.run()
-    assert question.run().solution() == """\
+    assert question.run().format_solution() == """\
 # 000.1 A sum
 
 Add one and one.

@@ -49,28 +49,28 @@ def test_claims_are_said_once(questions):
     assert [claim for claim, count in Counter(claims).items() if count > 1] == []
 
 
-def question_of(number):
+def run_question(number):
     (question,) = course.find_questions(number)
     return question.run()
 
 
 @pytest.mark.parametrize("number, module, name, wrong", [
     ("002.2a", gru_gates, "sigmoid", lambda x: 1 / (1 + abs(x))),
-    ("002.4a", lstm, "by_backward", lambda xs: 1.0),
+    ("002.4a", lstm, "npdl_gradient", lambda xs: 1.0),
     ("000.1", normalisation, "centre_and_moments",
      lambda x, axes: [s + 1 for s in centre_and_moments(x, axes)]),
 ])
 def test_a_false_computation_is_reported_and_judges_nothing(monkeypatch, number, module, name,
                                                             wrong):
     monkeypatch.setattr(module, name, wrong)
-    question = question_of(number)
+    question = run_question(number)
     assert question.failed
     assert {claim.verdict for claim in question.claims} == {FAILED}
 
 
 def test_a_verdict_follows_the_computation(monkeypatch):
     def verdict():
-        return next(c.verdict for c in question_of("000.1").claims if "instance variances" in
+        return next(c.verdict for c in run_question("000.1").claims if "instance variances" in
                     c.says)
 
     assert verdict() == "wrong"
@@ -139,6 +139,6 @@ def test_bad_options_are_one_line_and_status_2(options, capsys):
 
 def test_a_solution_needs_no_docstrings(monkeypatch):
     question = course.find_questions("002.6b")[0]                     # python -OO removes them
-    whole = question.run().solution()
+    whole = question.run().format_solution()
     monkeypatch.setattr(question.work, "__doc__", None)
-    assert question.solution() == whole.replace("\n\n" + whole.split("\n\n")[1], "", 1)
+    assert question.format_solution() == whole.replace("\n\n" + whole.split("\n\n")[1], "", 1)

@@ -8,7 +8,7 @@ import pytest
 from experiments.study import __main__ as command
 from experiments.study import report, runs
 from experiments.study.runs import L_VAL, LABELS, METRICS, Curves, Study
-from experiments.study.verdict import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, judge
+from experiments.study.verdict import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, judge_claim
 from npdl.errors import InputError
 
 
@@ -20,7 +20,7 @@ def study():
 # --- the kept runs --------------------------------------------------------------------------------
 def test_each_table_has_the_best_values_of_its_curves(study):
     for row in study.rows:
-        kept = study.evaluations[runs.make_key(row["model"], row["recipe"], row)]
+        kept = study.evaluations[runs.make_run_key(row["model"], row["recipe"], row)]
         step, values = kept[int(row["seed"])]
         curves = Curves(step, [0], {metric: values[metric][None] for metric in METRICS})
         for metric in METRICS:
@@ -58,20 +58,20 @@ CLEAR, UNSURE = np.array([1.0, 1.1, 0.9, 1.0, 1.2]), np.array([1.0, -1.1, 0.9, -
     ([CLEAR[:1]], False, INCONCLUSIVE),
 ])
 def test_the_word_of_constructed_effects(effects, any_of, word):
-    assert judge(effects, any_of).word == word
+    assert judge_claim(effects, any_of).word == word
 
 
 def test_a_failed_part_needs_more_evidence_among_many():
     edge = np.array([-1.0, -0.2, -0.6, 0.0, -0.9])
-    assert judge([edge]).word == NOT_REPRODUCED
-    assert judge([CLEAR] * 20 + [edge]).word == INCONCLUSIVE
+    assert judge_claim([edge]).word == NOT_REPRODUCED
+    assert judge_claim([CLEAR] * 20 + [edge]).word == INCONCLUSIVE
 
 
 # --- the report -----------------------------------------------------------------------------------
 def test_the_report_is_what_the_tables_give(study):
     assert report.PAGE.read_text(encoding="utf-8") == report.make_page(study)
     names = {figure.name for module in report.QUESTIONS.values()
-             for figure in module.figures(study)}
+             for figure in module.make_figures(study)}
     assert names == {path.stem for path in report.FIGURES.glob("*.png")}
 
 

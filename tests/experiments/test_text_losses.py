@@ -11,7 +11,7 @@ from npdl.train.run import load_run, train
 
 
 @pytest.fixture(name="text")
-def _text(tmp_path):
+def write_text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("".join(np.random.default_rng(5).choice(list("abcde \n"), 1200)))
     return str(path)

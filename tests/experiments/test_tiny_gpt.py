@@ -16,7 +16,7 @@ NAMES = {"tokens": "embedding.W", "positions": "positions.W", "gain": "decoder.n
          "W_o": "attention.W_O.W", "W_1": "ffn.up.W", "W_2": "ffn.down.W"}
 
 
-def as_npdl(parts):
+def as_npdl_params(parts):
     """Return the weights (or gradients) of tiny_gpt as {name of npdl's parameter: array}."""
     found = {}
     for i, part in enumerate(parts):
@@ -38,11 +38,11 @@ def test_loss_and_every_gradient_equal_those_of_npdl():
     answers = rng.integers(0, tiny_gpt.V, 5)
     logits, cache = tiny_gpt.gpt(ids, weights)
     loss, dlogits = tiny_gpt.loss_and_gradient(logits, answers)
-    found = as_npdl(tiny_gpt.gpt_backward(dlogits, weights, cache))
+    found = as_npdl_params(tiny_gpt.gpt_backward(dlogits, weights, cache))
 
     model = GPT(tiny_gpt.V, tiny_gpt.D, 2, tiny_gpt.H, max_len=tiny_gpt.S, bias=False, norm="pre",
                 activation="relu", positions="learned", classifier_bias=False, dtype="float64")
-    model.load_state_dict(as_npdl(weights))
+    model.load_state_dict(as_npdl_params(weights))
     expected_logits, cache = model.forward(ids)
     targets = np.zeros_like(ids)
     targets[:, -1] = answers

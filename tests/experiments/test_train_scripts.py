@@ -21,12 +21,12 @@ SETTINGS = {"p": 5, "width": 8, "layers": 1, "steps": 11, "eval_first": 3, "eval
             "save_every": 4, "threads": 1, "engine": "plain", "target": "numpy"}
 
 
-def words(settings):
+def as_options(settings):
     return [str(word) for name, value in settings.items()
             for word in (f"--{name.replace('_', '-')}", value)]
 
 
-OPTIONS = words(SETTINGS)
+OPTIONS = as_options(SETTINGS)
 
 
 @pytest.mark.parametrize("model, engine, more", [
@@ -34,7 +34,8 @@ OPTIONS = words(SETTINGS)
         "gpt", "recorded", {"schedule": "cosine", "threads": 2}, marks=pytest.mark.slow)])
 def test_the_scripts_loop_is_bitwise_identical_to_train(tmp_path, model, engine, more):
     settings = {**SETTINGS, "engine": engine, **more}
-    assert SCRIPTS[model]([*words(settings), "--quiet", "--out", str(tmp_path / "script")]) == 0
+    assert SCRIPTS[model]([*as_options(settings), "--quiet", "--out",
+                           str(tmp_path / "script")]) == 0
     assert train(Config(model=model, **settings), tmp_path / "train", quiet=True) == 0
     assert_same_runs(tmp_path / "script", tmp_path / "train")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.tools import blame_files
 from tests.tools.blame_files import make_answer, read_mistake, reports_error, run_blame
 from tests.tools.blame_mutants import choose_mutants, make_neutral_mutants, score_mutants
-from tests.tools.layer_styles import layers, make_source
+from tests.tools.layer_styles import list_layer_styles, make_source
 
 QUICK = ("a_attention_scale", "b_dropout_scale", "b_rnn_step_tanh")
 QUICK_LAYERS = [("LayerNorm", "functions"), ("GRUCell", "self"), ("Linear", "cache")]
@@ -34,7 +34,7 @@ def test_correct_files_in_odd_styles_are_correct_in_all_their_gradients(tmp_path
 
 
 @pytest.mark.parametrize("find", [
-    lambda: QUICK_LAYERS, pytest.param(lambda: layers()[::4], marks=pytest.mark.slow)])
+    lambda: QUICK_LAYERS, pytest.param(lambda: list_layer_styles()[::4], marks=pytest.mark.slow)])
 def test_no_layer_of_npdl_is_accused_and_an_answer_takes_at_most_ten_seconds(find, tmp_path):
     answers = {layer: make_answer(make_source(*layer), 0, tmp_path) for layer in find()}
     assert not [layer for layer, answer in answers.items() if reports_error(answer.report)]

@@ -8,10 +8,10 @@ import pytest
 from npdl.layers.recurrent import LSTM
 from npdl.study.step.step import step
 from tests.study.test_step import Fails, Hostile
-from tests.tools.chromium import find, open_browser
+from tests.tools.chromium import find_browser, open_browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
-    find() is None, reason="no Chromium; on Debian: apt-get install chromium")]
+    find_browser() is None, reason="no Chromium; on Debian: apt-get install chromium")]
 NOW = "document.querySelector('.lane.active .row.now')"
 AT = "Number(document.body.dataset.step)"
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from npdl.study.trace.syntax import clone_tree
 from tests.tools.blame_files import is_right, make_answer, replace_line, reports_error, run_blame
-from tests.tools.layer_styles import layers, make_source
+from tests.tools.layer_styles import list_layer_styles, make_source
 
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
          ast.MatMult: ast.Mult}
@@ -157,7 +157,7 @@ def score_mutants(pool, count, folder):
 
 def choose_mutants(seed, kind=make_mutants):
     """Yield all mutants in random order: first one of each layer and style, then a second, ..."""
-    rng, pools, order = random.Random(seed), {}, layers()
+    rng, pools, order = random.Random(seed), {}, list_layer_styles()
     rng.shuffle(order)
     for turn in itertools.count():
         for layer in order:

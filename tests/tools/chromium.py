@@ -11,7 +11,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 KEYS = {" ": 32, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "End": 35, "Home": 36}
 
 
-def find():
+def find_browser():
     """Return the path of a Chromium, or None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
@@ -94,10 +94,10 @@ def open_browser():
     """Yield the Page of a new browser, which is closed at the end."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         # Chromium reads from descriptor 3 and writes to 4.
-        command = ["sh", "-c", 'exec "$@" 3<&0 4>&1 >/dev/null', "sh", find(), "--headless=new",
-                   "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
-                   "--disable-background-networking", "--remote-debugging-pipe",
-                   f"--user-data-dir={home}"]
+        command = ["sh", "-c", 'exec "$@" 3<&0 4>&1 >/dev/null', "sh", find_browser(),
+                   "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                   "--disable-dev-shm-usage", "--disable-background-networking",
+                   "--remote-debugging-pipe", f"--user-data-dir={home}"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL) as process:
             try:

@@ -18,7 +18,7 @@ from npdl.study.check.samples import find_layer_classes, sample
 STYLES = ("cache", "self", "functions")
 
 
-def layers():
+def list_layer_styles():
     return [(name, style) for name, cls in find_layer_classes().items()
             for style in STYLES if type(sample(cls)[0]) is cls and make_source(name, style)]
 
@@ -44,12 +44,12 @@ def make_source(name, style):
     return None
 
 
-def _method(tree, name):
+def _find_method(tree, name):
     return next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
 
 
 def _convert_to_self(tree):
-    forward, backward = _method(tree, "forward"), _method(tree, "backward")
+    forward, backward = _find_method(tree, "forward"), _find_method(tree, "backward")
 
     class InSelf(ast.NodeTransformer):
         def visit_Return(self, node):
@@ -69,7 +69,7 @@ def _convert_to_functions(name, tree):
     if options or not all(isinstance(vars(layer).get(n), Param) for n in params) or any(
             isinstance(value, (Layer, list)) for value in vars(layer).values()):
         raise LookupError(name)
-    forward, backward = _method(tree, "forward"), _method(tree, "backward")
+    forward, backward = _find_method(tree, "forward"), _find_method(tree, "backward")
     added = Counter(ast.unparse(n.target) for n in ast.walk(backward)
                     if isinstance(n, ast.AugAssign))
     in_loops = {n for loop in ast.walk(backward) if isinstance(loop, (ast.For, ast.If))

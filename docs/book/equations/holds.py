@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from docs.book.equations.tex import Big, NotRead, Number, parse_equation, symbols, walk
+from docs.book.equations.tex import Big, NotRead, Number, find_symbols, parse_equation, walk_tree
 from docs.book.equations.values import OPERATIONS, Values
 from npdl.study.relative_error import relative_error
 
@@ -13,7 +13,7 @@ REL = 1e-9          # the allowed relative error
 OFF = 1e-6          # an error of this size has to be noticed
 
 
-def compare(a, b):
+def max_relative_error(a, b):
     """Return the largest difference of two float64 arrays, divided by the largest entry of b."""
     a, b = (np.asarray(side) * 1.0 for side in (a, b))
     assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
@@ -37,9 +37,9 @@ class Close:
     sharp: int = 0
 
     def __call__(self, a, b, rel=REL):
-        error = compare(a, b)
+        error = max_relative_error(a, b)
         self.count += 1
-        self.sharp += compare(np.asarray(a) * (1 + OFF), b) > rel
+        self.sharp += max_relative_error(np.asarray(a) * (1 + OFF), b) > rel
         if error <= rel:                                # `assert not close(...)` is a check too
             self.worst = max(self.worst, error)
         return error <= rel
@@ -71,15 +71,15 @@ class Equation:
         for number, chain in enumerate(self.statements, 1):
             if part in (None, number):
                 for place, one in enumerate(chain, 1):
-                    self._relation(values, one, rel, tight, f"{number}.{place}")
+                    self._check_relation(values, one, rel, tight, f"{number}.{place}")
                 self.evaluated.add(number)
         return True
 
-    def _relation(self, values, relation, rel, tight, number):
+    def _check_relation(self, values, relation, rel, tight, number):
         (left, right), op = relation.parts, relation.operation
-        domains = values.indices(relation)
-        summed = {name for one in walk(relation) if isinstance(one, Big) for name in one.names}
-        indexed = {one.base.partition("_")[0] for one in symbols(relation) if one.low}
+        domains = values.find_indices(relation)
+        summed = {name for one in walk_tree(relation) if isinstance(one, Big) for name in one.names}
+        indexed = {one.base.partition("_")[0] for one in find_symbols(relation) if one.low}
         for name, over in domains.items():
             if name in summed:
                 raise NotRead(f"{name}, the index of a sum, is used outside of the sum")
@@ -90,10 +90,11 @@ class Equation:
         sides = [], []
         for place in itertools.product(*domains.values()):
             at = dict(zip(domains, place, strict=True))
-            a = values.symbol(left, at, "_new") if op == "<-" else values.value(left, at)
-            b = values.value(right, at)
+            a = values.evaluate_symbol(left, at, "_new") if op == "<-" else values.evaluate(left,
+                                                                                            at)
+            b = values.evaluate(right, at)
             for x, y in zip(*(s if isinstance(s, tuple) else (s,) for s in (a, b)), strict=True):
-                for side, value in zip(sides, _broadcast(x, y), strict=True):
+                for side, value in zip(sides, _broadcast_sides(x, y), strict=True):
                     side.append(value.reshape(-1))
         a, b = (np.concatenate(side) for side in sides)
         if op == "~" and isinstance(right, Number):
@@ -102,7 +103,7 @@ class Equation:
         if op in ("=", "<-"):
             self.close.sharp += right == Number(0.0)
             assert self.close(a, b, rel), (
-                f"{self.tex} does not hold: the sides differ by {compare(a, b):.1e}")
+                f"{self.tex} does not hold: the sides differ by {max_relative_error(a, b):.1e}")
         else:
             near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"
@@ -114,10 +115,10 @@ class Equation:
                 near = (np.abs(a - b) <= 0.01 * np.abs(b)).any()
                 self.bounds.setdefault(number, {"strict"}).update({"tight"} if near else ())
             self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
-            assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
+            assert _is_ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
 
 
-def _broadcast(a, b):
+def _broadcast_sides(a, b):
     """Return both as float arrays of one shape, after broadcasting a number."""
     a, b = (np.asarray(side) * 1.0 for side in (a, b))
     if a.ndim and b.ndim and a.shape != b.shape:
@@ -125,7 +126,7 @@ def _broadcast(a, b):
     return np.broadcast_arrays(a, b)
 
 
-def _ordered(op, a, b, rel):
+def _is_ordered(op, a, b, rel):
     """Return True if a op b holds up to rounding; op "~" allows a difference of 5 %."""
     if op == "~":
         return bool((np.abs(a - b) <= 0.05 * np.abs(b)).all())

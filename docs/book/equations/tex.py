@@ -48,7 +48,7 @@ class Symbol:
     attribute: str = ""
 
     @property
-    def bare(self):
+    def is_bare(self):
         return not (self.low or self.high or self.attribute)
 
 
@@ -75,16 +75,16 @@ class Big:
         return (self.body,)
 
 
-def walk(node):
+def walk_tree(node):
     """Yield a node and all nodes below it."""
     yield node
     for part in node.parts:
-        yield from walk(part)
+        yield from walk_tree(part)
 
 
-def symbols(node):
+def find_symbols(node):
     """Return the Symbols of a tree, without those in scripts."""
-    return [one for one in walk(node) if isinstance(one, Symbol)]
+    return [one for one in walk_tree(node) if isinstance(one, Symbol)]
 
 
 @dataclass(frozen=True)
@@ -117,16 +117,16 @@ def parse_equation(tex):
 
     Raises NotRead with the part that can't be parsed.
     """
-    reader = _Reader(split_tokens(tex))
-    statements = [reader.relations()]
+    reader = _Parser(split_tokens(tex))
+    statements = [reader.parse_relations()]
     while reader.peek() is not None:
         if not reader.take(*PARTS[:-1]):
             reader.fail()
-        statements.append(reader.relations())
+        statements.append(reader.parse_relations())
     return statements
 
 
-class _Reader:
+class _Parser:
     def __init__(self, tokens):
         self.tokens, self.at, self.inside_bars = tokens, 0, False
 
@@ -152,113 +152,113 @@ class _Reader:
 
     # -- relations and sums --------------------------------------------------------------------
 
-    def relations(self):
-        left, chain = self.expression(), []
+    def parse_relations(self):
+        left, chain = self.parse_expression(), []
         while (found := self.take(*RELATIONS)) is not None:
-            right = self.expression()
+            right = self.parse_expression()
             chain.append(Apply(RELATIONS[found], (left, right)))
             left = right
         if not chain:
             self.fail("no relation such as =")
         return tuple(chain)
 
-    def expression(self):
+    def parse_expression(self):
         sign = self.take("+", "-")
-        made = self.term()
+        made = self.parse_term()
         if sign == "-":
             made = Number(-made.value, made.places) if isinstance(made, Number) else Apply(
                 "neg", (made,))
         while (sign := self.take("+", "-")) is not None:
-            made = Apply("add" if sign == "+" else "sub", (made, self.term()))
+            made = Apply("add" if sign == "+" else "sub", (made, self.parse_term()))
         return made
 
-    def term(self):
-        made = self.factor()
+    def parse_term(self):
+        made = self.parse_factor()
         while self.peek() not in STOPS and not (self.inside_bars and self.peek() == "|"):
             kind = OPERATIONS.get(self.take(*OPERATIONS), "by")
-            made = Apply(kind, (made, self.factor()))
+            made = Apply(kind, (made, self.parse_factor()))
         return made
 
     # -- factors -------------------------------------------------------------------------------
 
-    def factor(self):
+    def parse_factor(self):
         text = self.peek()
         if text in (r"\sum", r"\prod") or text in (r"\max", r"\min") and self.peek(1) == "_":
-            return self.big()
+            return self.parse_big_operator()
         if text and text[1:] in FUNCTIONS and text[0] == "\\":
-            return self.function()
-        return self.add_powers(self.atom())
+            return self.parse_function()
+        return self.parse_powers(self.parse_atom())
 
-    def add_powers(self, made):
+    def parse_powers(self, base):
         while (script := self.take("^", "_")) is not None:
             if script == "_":
-                made = Apply("entry", (made, *parse_script(self.script())))
+                base = Apply("entry", (base, *parse_script(self.take_script())))
             elif self.take(r"\top"):
-                made = Apply("transposed", (made,))
+                base = Apply("transposed", (base,))
             else:
-                made = Apply("power", (made, self.group()))
-        return made
+                base = Apply("power", (base, self.parse_group()))
+        return base
 
-    def group(self):
+    def parse_group(self):
         """Parse the content of braces, or the one token after ^."""
         if not self.take("{"):
-            return self.atom(scripts=False)
-        made = self.expression()
+            return self.parse_atom(scripts=False)
+        made = self.parse_expression()
         self.expect("}")
         return made
 
-    def function(self):
+    def parse_function(self):
         name = self.advance().word
         prime = "_prime" * bool(self.take("'"))
-        power = self.group() if self.take("^") else None
+        power = self.parse_group() if self.take("^") else None
         if self.take("("):
-            made = Apply("call", (Symbol(name + prime), *self.expressions(")")))
+            made = Apply("call", (Symbol(name + prime), *self.parse_expressions(")")))
         else:
-            made = Apply("call", (Symbol(name), self.factor()))
-        return Apply("power", (made, power)) if power else self.add_powers(made)
+            made = Apply("call", (Symbol(name), self.parse_factor()))
+        return Apply("power", (made, power)) if power else self.parse_powers(made)
 
-    def expressions(self, closing):
-        found = [self.expression()]
+    def parse_expressions(self, closing):
+        found = [self.parse_expression()]
         while self.take(","):
-            found.append(self.expression())
+            found.append(self.parse_expression())
         self.expect(closing)
         return tuple(found)
 
-    def big(self):
+    def parse_big_operator(self):
         """Parse a sum, product, maximum or minimum, with a range, a set or a condition."""
         kind, low, high = self.advance().word, (), None
         while (script := self.take("_", "^")) is not None:
             if script == "^":
-                high = self.group()
+                high = self.parse_group()
             else:
-                low = self.script()
-        inner = _Reader(low)
-        names, members, condition = [inner.index()], None, None
+                low = self.take_script()
+        inner = _Parser(low)
+        names, members, condition = [inner.parse_index()], None, None
         while inner.take(","):
-            names.append(inner.index())
+            names.append(inner.parse_index())
         is_range = bool(inner.take("="))
         if is_range != (high is not None):
             self.fail("a sum needs both a start and an end, or neither")
         if is_range:
-            members = Apply("range", (inner.expression(), high))
+            members = Apply("range", (inner.parse_expression(), high))
         elif inner.take(r"\in"):
-            members = inner.expression()
+            members = inner.parse_expression()
         elif inner.take(":"):
-            condition = inner.relations()
+            condition = inner.parse_relations()
         elif inner.peek() is not None:
             inner.at = 0
-            condition = inner.relations()
+            condition = inner.parse_relations()
         if inner.peek() is not None:
             inner.fail()
-        return Big(kind, tuple(names), members, condition, self.term())
+        return Big(kind, tuple(names), members, condition, self.parse_term())
 
-    def index(self):
+    def parse_index(self):
         word = self.advance().word
         if not word.isidentifier():
             self.fail("an index must be a letter")
         return word + "_prime" * bool(self.take("'"))
 
-    def script(self):
+    def take_script(self):
         """Step over a sub- or superscript and return its Tokens."""
         if not self.take("{"):
             return (self.advance(),)
@@ -272,7 +272,7 @@ class _Reader:
 
     # -- atoms ---------------------------------------------------------------------------------
 
-    def atom(self, scripts=True):
+    def parse_atom(self, scripts=True):
         text = self.peek()
         if text in STOPS or text in ("^", "_"):
             self.fail()
@@ -280,52 +280,52 @@ class _Reader:
             self.advance()
             return Number(float(text), len(text.partition(".")[2]))
         if self.take(*BRACKETS):
-            return self.enclosed(text)
+            return self.parse_brackets(text)
         if self.take(r"\sqrt"):
-            return Apply("call", (Symbol("sqrt"), self.group()))
+            return Apply("call", (Symbol("sqrt"), self.parse_group()))
         if self.take(r"\frac"):
-            return self.fraction()
+            return self.parse_fraction()
         if self.take(r"\mathbf{1}"):
             self.expect("[")
-            made = Apply("where", self.relations())
+            made = Apply("where", self.parse_relations())
             self.expect("]")
             return made
         if self.take(r"\begin{cases}"):
-            return self.cases()
-        return self.symbol(scripts)
+            return self.parse_cases()
+        return self.parse_symbol(scripts)
 
-    def enclosed(self, opening):
+    def parse_brackets(self, opening):
         closing, kind = BRACKETS[opening]
         before, self.inside_bars = self.inside_bars, opening == "|"
-        found = self.expressions(closing)
+        found = self.parse_expressions(closing)
         self.inside_bars = before
         if len(found) > 1 and kind in ("abs", "norm", "floor"):
             self.fail("these brackets contain one expression")
         return found[0] if opening == "(" and len(found) == 1 else Apply(kind, found)
 
-    def fraction(self):
+    def parse_fraction(self):
         if self.peek(1) != r"\partial":
-            return Apply("over", (self.group(), self.group()))
+            return Apply("over", (self.parse_group(), self.parse_group()))
         indices, names = [], []                         # an entry of dy_dx, with all indices
         for _ in range(2):
             self.at += 2
-            one = self.symbol(True)
+            one = self.parse_symbol(True)
             names.append("d" + "_".join([one.base, *([one.high[0]] if one.high else [])]))
             indices += parse_script(one.low[1])
             self.expect("}")
         return Apply("entry", (Symbol("_".join(names)), *indices))
 
-    def cases(self):
+    def parse_cases(self):
         found = ()
         while not self.take(r"\end{cases}"):
-            value = self.expression()
+            value = self.parse_expression()
             self.expect("&")
-            found += value, Apply("where", self.relations())
+            found += value, Apply("where", self.parse_relations())
             self.take(r"\\")
         return Apply("cases", found)
 
-    def symbol(self, scripts):
-        base = self.name()
+    def parse_symbol(self, scripts):
+        base = self.parse_name()
         if self.take("'"):
             base += "_prime"
         low = high = None
@@ -334,35 +334,35 @@ class _Reader:
             if script == ".":
                 attribute = "_" + self.advance().word
             elif script == "_":
-                low = self.written_script()
-            elif base == "e" or self.peek() == r"\top" or not self.is_name():
+                low = self.take_named_script()
+            elif base == "e" or self.peek() == r"\top" or not self.is_name_script():
                 self.at -= 1
                 break
             else:
-                high = self.written_script()
+                high = self.take_named_script()
         made = Symbol(base, low, high, attribute)
         while self.peek() in ("(", "[") and self.tokens[self.at].glued:
             closing = ")" if self.take("(") else self.take("[") and "]"
-            made = Apply("call", (made, *self.expressions(closing)))
+            made = Apply("call", (made, *self.parse_expressions(closing)))
         return made
 
-    def is_name(self):
+    def is_name_script(self):
         """Return True if a superscript is part of a name, as in h^f or x^{(l)}, and not a power."""
         inside = self.tokens[self.at + (self.peek() == "{")]
         return inside.text == "(" or inside.text.startswith(r"\mathrm") or (
             self.peek() != "{" and inside.text in ("f", "b"))
 
-    def written_script(self):
+    def take_named_script(self):
         """Step over a script; return its form in a name, such as "prev" for t-1, and its Tokens."""
-        inside = self.script()
+        inside = self.take_script()
         word = "".join(token.word for token in inside)
         return {"t-1": "prev", "t+1": "next"}.get(word, word.replace("'", "_prime")), inside
 
-    def name(self):
+    def parse_name(self):
         token = self.advance()
         if token.text in ACCENTS:
             braced = self.take("{")
-            inner = self.name()
+            inner = self.parse_name()
             if braced:
                 self.expect("}")
             return f"{inner}_{ACCENTS[token.text]}"
@@ -371,12 +371,12 @@ class _Reader:
             if after.text == "(":
                 start = self.at
                 self.at += 1
-                self.expressions(")")
+                self.parse_expressions(")")
                 return "d" + "".join(t.word for t in self.tokens[start: self.at])
             if after.text in ACCENTS or after.word.replace("_", "").isalpha() and (
                     after.text[0] != "\\" or after.text in (r"\theta", r"\mu")
                     or after.text.startswith(r"\mathrm")):
-                return "d" + self.name()
+                return "d" + self.parse_name()
         if not re.fullmatch(r"[\w.]+", token.word):
             self.at -= 1
             self.fail()
@@ -387,8 +387,8 @@ def parse_script(tokens):
     """Return a subscript as a tuple of index expressions: two for rs, one for t - 1."""
     is_product = len(tokens) > 1 and tokens[0].text[0].isdigit()        # 2k is one index
     if is_product or any(token.text in (",", "+", "-", "/") for token in tokens):
-        return _Reader([*tokens, Token(")", ")", False)]).expressions(")")
-    reader, found = _Reader(tokens), ()
+        return _Parser([*tokens, Token(")", ")", False)]).parse_expressions(")")
+    reader, found = _Parser(tokens), ()
     while reader.peek() is not None:
-        found += (reader.atom(),)
+        found += (reader.parse_atom(),)
     return found

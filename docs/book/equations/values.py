@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from docs.book.equations.tex import Big, NotRead, Symbol, parse_script, symbols
+from docs.book.equations.tex import Big, NotRead, Symbol, find_symbols, parse_script
 
 BUILT_IN = {
     "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,
@@ -31,7 +31,7 @@ class Values:
 
     # -- symbols and their scripts --------------------------------------------------------------
 
-    def resolve(self, node, suffix=""):
+    def resolve_symbol(self, node, suffix=""):
         """Return (value, scripts that are indices) of a symbol.
 
         The longest name is tried first. A value with the whole name has precedence over an entry of
@@ -43,31 +43,31 @@ class Values:
         ways += [(base + sup + sub + rest, ()), (base + sub + rest, (node.high,)),
                  (base + sup + rest, (node.low,)), (base + rest, (node.high, node.low))]
 
-        def ways_in(place):
-            return [(place[name], [s[1] for s in scripts if s])
-                    for name, scripts in ways if name in place]
+        def find_candidates(namespace):
+            return [(namespace[name], [s[1] for s in scripts if s])
+                    for name, scripts in ways if name in namespace]
 
         euler = base == "e" and not node.low and not rest           # unless e is given
-        found = ways_in(self.given) + ([] if euler else ways_in(self.around))
+        found = find_candidates(self.given) + ([] if euler else find_candidates(self.around))
         found.sort(key=lambda way: bool(way[1]) and isinstance(way[0], np.ndarray))
-        found += ways_in(BUILT_IN)
+        found += find_candidates(BUILT_IN)
         if not found:
             raise NotRead(f"{base + sub} has no value: give it one, holds({base + sub}=...)")
         value, scripts = found[0]
         return value, [parse_script(one) for one in scripts]
 
-    def symbol(self, node, at, suffix=""):
-        if node.bare and node.base in at:
-            return at[node.base]
-        value, scripts = self.resolve(node, suffix)
+    def evaluate_symbol(self, node, index_values, suffix=""):
+        if node.is_bare and node.base in index_values:
+            return index_values[node.base]
+        value, scripts = self.resolve_symbol(node, suffix)
         for one in scripts:
-            value = get_entry(value, [self.value(i, at) for i in one], node.base)
+            value = get_entry(value, [self.evaluate(i, index_values) for i in one], node.base)
         return value
 
-    def indices(self, node):
+    def find_indices(self, node):
         """Return {index: its range, or None if unknown} of the free indices of a tree."""
         found = {}
-        for name, over in self._indices(node, frozenset()):
+        for name, over in self._yield_indices(node, frozenset()):
             if name in self.given:
                 if not isinstance(self.given[name], range | list):
                     continue
@@ -78,77 +78,78 @@ class Values:
             found[name] = found.get(name) or over
         return found
 
-    def _indices(self, node, bound):
+    def _yield_indices(self, node, bound_names):
         """Yield (index, its range or None) for every occurrence of an index in a tree."""
         if isinstance(node, Symbol):
             try:
-                value, scripts = self.resolve(node)
+                value, scripts = self.resolve_symbol(node)
             except NotRead:
                 return
             for one in scripts:
-                yield from self._script_indices(one, value, bound)
-                value = self._entry(value, one)
+                yield from self._yield_script_indices(one, value, bound_names)
+                value = self._entry_or_none(value, one)
         if isinstance(node, Big):
-            bound = bound | set(node.names)
+            bound_names = bound_names | set(node.names)
         parts = node.parts
         if getattr(node, "operation", "") == "entry":
-            yield from self._script_indices(parts[1:], None, bound)
+            yield from self._yield_script_indices(parts[1:], None, bound_names)
             parts = parts[:1]
         for part in parts:
-            yield from self._indices(part, bound)
+            yield from self._yield_indices(part, bound_names)
 
-    def _entry(self, value, indices):
+    def _entry_or_none(self, value, indices):
         """Return value[script] if the script has no free index, else None."""
         try:
-            return get_entry(value, [self.value(i) for i in indices], "")
+            return get_entry(value, [self.evaluate(i) for i in indices], "")
         except (NotRead, TypeError, ValueError, IndexError, KeyError):
             return None
 
-    def _script_indices(self, indices, value, bound):
+    def _yield_script_indices(self, indices, value, bound_names):
         for place, index in enumerate(indices):
-            if isinstance(index, Symbol) and index.bare:
-                if index.base not in bound:
+            if isinstance(index, Symbol) and index.is_bare:
+                if index.base not in bound_names:
                     yield index.base, index_range(value, place)
                 continue
-            for node in symbols(index):
-                if not node.bare or node.base in bound:
-                    yield from self._indices(node, bound)
+            for node in find_symbols(index):
+                if not node.is_bare or node.base in bound_names:
+                    yield from self._yield_indices(node, bound_names)
                 elif not any(node.base in one for one in (self.given, self.around, BUILT_IN)):
                     yield node.base, None
 
     # -- values ---------------------------------------------------------------------------------
 
-    def value(self, node, at=None):
+    def evaluate(self, node, index_values=None):
         """Return the value of a tree for the indices `at`."""
-        return getattr(self, type(node).__name__.lower())(node, {} if at is None else at)
+        return getattr(self, f"evaluate_{type(node).__name__.lower()}")(
+            node, {} if index_values is None else index_values)
 
-    def number(self, node, at):
+    def evaluate_number(self, node, index_values):
         return node.value
 
-    def apply(self, node, at):
-        first, *rest = (self.value(part, at) for part in node.parts)
+    def evaluate_apply(self, node, index_values):
+        first, *rest = (self.evaluate(part, index_values) for part in node.parts)
         if node.operation == "call" and not callable(first):
             return get_entry(first, rest, node.parts[0].base)
         if node.operation == "norm" and "norm" in self.given:
             return self.given["norm"](first)
         return OPERATIONS[node.operation](first, *rest)
 
-    def big(self, node, at):
+    def evaluate_big(self, node, index_values):
         total, step = BIG[node.kind]
-        used = {one.base for one in symbols(node.body)} | self.indices(node.body).keys()
+        used = {one.base for one in find_symbols(node.body)} | self.find_indices(node.body).keys()
         if node.kind in ("max", "min") and not used & {*node.names}:
             raise NotRead(f"the {node.kind} over {', '.join(node.names)} has a term without it")
-        for values in itertools.product(*self._ranges(node, at)):
-            here = at | dict(zip(node.names, values, strict=True))
-            if all(self.value(one, here) for one in node.condition or ()):
-                total = step(total, self.value(node.body, here))
+        for values in itertools.product(*self._index_ranges(node, index_values)):
+            here = index_values | dict(zip(node.names, values, strict=True))
+            if all(self.evaluate(one, here) for one in node.condition or ()):
+                total = step(total, self.evaluate(node.body, here))
         return total
 
-    def _ranges(self, node, at):
+    def _index_ranges(self, node, index_values):
         """Return a list with the range of each index of a Big."""
         if node.members is not None:
-            return [self.value(node.members, at)]
-        inside = self.indices(node.body)
+            return [self.evaluate(node.members, index_values)]
+        inside = self.find_indices(node.body)
         overs = [self.given[n] if isinstance(self.given.get(n), range | list)
                  else inside.get(n) for n in node.names]
         if None in overs:
@@ -213,30 +214,30 @@ OPERATIONS = {
     "norm": lambda a: np.sqrt((np.asarray(a) ** 2).sum())}
 
 
-def get_entry(value, places, name):
+def get_entry(value, indices, name):
     """Return value[i, j] for the indices (i, j), or value(i, j) for a function."""
     if isinstance(value, Mapping | list | tuple):
-        first = places[0]
+        first = indices[0]
         if not isinstance(value, Mapping) and round(float(first)) < 0:
             raise NotRead(f"{name} has no entry {first}")
         entry = value[round(float(first)) if isinstance(first, float | np.ndarray) else first]
-        return entry if len(places) == 1 else get_entry(entry, places[1:], name)
-    places = [p if np.ndim(p) else round(float(p)) for p in places]
+        return entry if len(indices) == 1 else get_entry(entry, indices[1:], name)
+    indices = [p if np.ndim(p) else round(float(p)) for p in indices]
     if callable(value):
-        return value(*places)
-    if np.ndim(value) < len(places):
-        raise NotRead(f"{name} has {np.ndim(value)} axes and {len(places)} indices")
-    if any(np.ndim(p) == 0 and p < 0 for p in places):
-        raise NotRead(f"{name} has no entry {places}")
-    return np.asarray(value)[tuple(places)]
+        return value(*indices)
+    if np.ndim(value) < len(indices):
+        raise NotRead(f"{name} has {np.ndim(value)} axes and {len(indices)} indices")
+    if any(np.ndim(p) == 0 and p < 0 for p in indices):
+        raise NotRead(f"{name} has no entry {indices}")
+    return np.asarray(value)[tuple(indices)]
 
 
-def index_range(value, place):
+def index_range(value, axis):
     """Return the range of the index on axis `place` of a value, or None if it is unknown."""
     if isinstance(value, Mapping):
-        return list(value) if place == 0 else None
-    if isinstance(value, list | tuple) and place == 0:
+        return list(value) if axis == 0 else None
+    if isinstance(value, list | tuple) and axis == 0:
         return range(len(value))
-    if not isinstance(value, np.ndarray) or value.ndim <= place:
+    if not isinstance(value, np.ndarray) or value.ndim <= axis:
         return None
-    return range(np.shape(value)[place])
+    return range(np.shape(value)[axis])
