@@ -68,7 +68,7 @@ def load_example_main(name):
 
 @pytest.mark.parametrize("processes", ["sequential", pytest.param("loky", marks=pytest.mark.slow)])
 def test_sweep_over_custom_optimizers_makes_table_and_curves(tmp_path, capsys, processes):
-    settings = {"ends": (1.0, 0.1), "seeds": (0, 1), "steps": 4, "p": 5, "width": 8,
+    settings = {"final_decays": (1.0, 0.1), "seeds": (0, 1), "steps": 4, "p": 5, "width": 8,
                 "engine": "plain"}
     with joblib.parallel_config(backend=processes):
         load_example_main("own_optimizer")(tmp_path, **settings)
