@@ -14,6 +14,7 @@ from docs.book.layers import record_layer
 HIGH, GAP, ACROSS = 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
 NAME = re.compile(r"[A-Za-z_][\w.]*")
+CHECKS = re.compile(r"\.start\(|\bgradients_of\(")     # calls that check a state or a gradient
 
 
 @dataclass(eq=False)
@@ -59,8 +60,9 @@ def _make_nodes(steps, phase, returned_name=None):
     for one in steps:
         writes = [w for w in one.writes if w.shown[0][0] == "" and w.shown[0][1].shape
                   and (w.name != "return" or returned_name and one.is_new)]
-        if not writes or all(read.startswith("cache.") for read in one.reads):
-            continue                                    # fields of the cache, handed on
+        if not writes or CHECKS.search(one.line.text) or all(
+                read.startswith("cache.") for read in one.reads):
+            continue                                    # checked inputs; fields of the cache
         made_of, also = [], []
         for read, shown in one.reads.items():
             name, parts = shorten_name(read), map(shorten_name, NAME.findall(read))
@@ -70,7 +72,8 @@ def _make_nodes(steps, phase, returned_name=None):
             elif not NAME.fullmatch(read) or not name or len(shown) != 1 or not shown[0][1].shape:
                 continue
             elif phase == "forward" or name[0] == "d":
-                made_of.append(current.setdefault(name, Node(name, shown[0][1].shape)))
+                shape = shown[0][1].shape[:: -1 if read.endswith(".T") else 1]
+                made_of.append(current.setdefault(name, Node(name, shape)))
                 found.append(current[name])
             else:
                 also.append(name)

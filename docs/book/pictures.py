@@ -98,12 +98,17 @@ def draw_saturated_gradients():
 
 
 def draw_sinusoidal_positions():
-    """Draw the matrix of sinusoidal positions."""
-    made, axis = drawing.make_figure(285)
-    drawing.draw_matrix(axis, sinusoidal(24, 32, "2k/d"), low=-1)
-    axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4), xlabel="entry of the vector",
-             yticks=range(0, 24, 4), yticklabels=range(0, 24, 4), ylabel="position")
-    axis.xaxis.set_label_position("top")
+    """Draw the matrix of sinusoidal positions, and inner products of two rows with all others."""
+    made, axes = drawing.make_figure(470, 2, height_ratios=(3, 2))
+    PE = sinusoidal(24, 32, "2k/d")
+    drawing.draw_matrix(axes[0], PE, low=-1)
+    axes[0].set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4), xlabel="entry of the vector",
+                yticks=range(0, 24, 4), yticklabels=range(0, 24, 4), ylabel="position")
+    axes[0].xaxis.set_label_position("top")
+    for row in (6, 16):
+        axes[1].plot(PE @ PE[row], "o-", markersize=3, label=f"with position {row}")
+    axes[1].set(xlabel="position", ylabel="inner product", xticks=range(0, 24, 4))
+    made.legend(loc="outside lower center", ncols=2)
     return made
 
 
@@ -270,7 +275,7 @@ def draw_closing_brackets(record):
 
 
 def draw_pronouns(record):
-    shown = {name: np.stack([record[name]["z"][:, 0], (record[name]["h"][:, 0] + 1) / 2], 1)
+    shown = {name: np.stack([record[name]["z"][:, 1], (record[name]["h"][:, 1] + 1) / 2], 1)
              for name in ("anna", "tom")}
     made, axes = drawing.draw_matrices(384, shown, xticks=(0, 1), xticklabels=("z", "h"),
                                        aspect="auto")
@@ -289,10 +294,14 @@ def draw_bank_meanings(record):
 
 
 def draw_deep_networks(record):
-    normed, plain = (record[name]["losses"] for name in ("normed", "plain"))
-    return drawing.draw_curves(5 * np.arange(len(normed)),
-                               {"with LayerNorm": normed, "without": plain},
-                               xlabel="training step", ylabel="loss")
+    made, axes = drawing.make_figure(420, 2)
+    for name, label in (("normed", "with LayerNorm"), ("plain", "without")):
+        axes[0].semilogy(range(1, 21), record[name]["spread"], label=label)
+        axes[1].plot(5 * np.arange(len(record[name]["losses"])), record[name]["losses"])
+    made.legend(loc="outside upper center", ncols=2)
+    axes[0].set(xlabel="layer", ylabel="difference of the inputs", yticks=(1, 1e-4, 1e-8, 1e-12))
+    axes[1].set(xlabel="training step", ylabel="loss")
+    return made
 
 
 def draw_date_translation(record):

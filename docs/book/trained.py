@@ -135,15 +135,15 @@ def record_thermometer_line():
 def record_xor_networks():
     """Train two networks on exclusive or, with and without a tanh between the linear layers."""
     x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    y = np.array([0, 1, 1, 0])
+    y = np.array([[0.0], [1.0], [1.0], [0.0]])
     grid = np.linspace(-0.25, 1.25, 13)
     plane = np.array([[a, b] for b in grid[::-1] for a in grid])
     found = {}
     for name, between in (("straight", []), ("bent", [npdl.Tanh()])):
-        model = make_sequential((npdl.Linear, 2, 6), *between, (npdl.Linear, 6, 2))
-        fit(model, lambda step: (x, y), 600, 2e-2)
-        found[name] = rounded(probabilities(model, plane)[:, 1].reshape(13, 13), 2)
-        found[f"{name}_points"] = rounded(probabilities(model, x)[:, 1])
+        model = make_sequential((npdl.Linear, 2, 6), *between, (npdl.Linear, 6, 1))
+        fit(model, lambda step: (x, y), 600, 2e-2, loss=npdl.SquaredError())
+        found[name] = rounded(predict(model, plane).reshape(13, 13), 2)
+        found[f"{name}_points"] = rounded(predict(model, x)[:, 0])
     return found
 
 
@@ -170,7 +170,8 @@ def record_weekday_embeddings():
     beside = (days + np.tile([0, 1, -1], 7)) % 7
     table = npdl.Embedding(7, 2, rng=0, dtype="float64")
     model = npdl.Sequential(table, npdl.Linear(2, 7, bias=False, rng=1, dtype="float64"))
-    fit(model, lambda step: (days, beside), 600)
+    fit(model, lambda step: (days, beside), 600,
+        optimizer=npdl.AdamW(model, 1e-2, weight_decay=0.3))
     return {"days": DAYS, "points": rounded(table.W.data)}
 
 
@@ -241,6 +242,7 @@ def record_pronouns():
     """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
     rng, words = np.random.default_rng(0), np.unique([*NAMES, *MIDDLE, "he", "she", "met"])
     model = make_sequential((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
+    model.layers[1].layers[0].cell.b.data[:3] = -2          # update gates near 0 at the start
 
     def batch(step):
         who = rng.choice(list(NAMES), 32)
@@ -254,7 +256,7 @@ def record_pronouns():
     for name in ("anna", "tom"):
         ids = np.searchsorted(words, [[name, *MIDDLE]])
         (h, _), cache = model.layers[1].forward(model.layers[0].forward(ids)[0])
-        shown[name] = {"z": rounded([s.z[0] for s in cache.layers[0].layer.steps], 2),
+        shown[name] = {"z": rounded([s.z[0] for s in cache.layers[0].layer.steps], 4),
                        "h": rounded(h[0], 2), "p": rounded(probabilities(model, ids)[0, :, 1], 2)}
     return {"words": MIDDLE, **shown}
 
@@ -283,9 +285,11 @@ def record_bank_meanings():
     for name, layer in (("forwards", one), ("both", npdl.Bidirectional(first_half, second_half))):
         model = make_sequential((npdl.Embedding, len(words), 6), layer,
                                 npdl.Linear(8, 2, rng=4, dtype="float64"))
-        losses = fit(model, batch, 300)
-        found[name] = rounded(probabilities(model, ids)[:, 4, 1], 2)
-        found[f"{name}_loss"] = rounded(losses[-1])
+        fit(model, batch, 300)
+        p = probabilities(model, ids)[:, 4]
+        found[name] = rounded(p[:, 1], 2)
+        right = [row[int(PLACES[last] == "shore")] for row, last in zip(p, kinds, strict=True)]
+        found[f"{name}_loss"] = rounded(-np.log(right).mean())
     return found
 
 
@@ -306,9 +310,9 @@ def record_deep_networks():
         for part in model.layers[:-1]:
             a, _ = part.forward(a)
             if isinstance(part, npdl.LayerNorm if name == "normed" else npdl.GELU):
-                sizes.append(float(a.std()))
+                sizes.append(a.std(0).mean())           # across the inputs, mean over units
         losses = fit(model, lambda step: (x, y), 300, 3e-3)
-        found[name] = {"spread": rounded(sizes, 4), "losses": rounded(losses[::5])}
+        found[name] = {"spread": rounded(sizes, 14), "losses": rounded(losses[::5])}
     return found
 
 
