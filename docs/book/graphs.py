@@ -14,7 +14,7 @@ from docs.book.layers import record_layer
 HIGH, GAP, ACROSS = 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
 NAME = re.compile(r"[A-Za-z_][\w.]*")
-CHECKS = re.compile(r"\.start\(|\bgradients_of\(")     # calls that check a state or a gradient
+CHECKS = re.compile(r"\b(initial_state|checked_gradients)\(")   # they check an input
 
 
 @dataclass(eq=False)
