@@ -44,8 +44,8 @@ def find_nodes(recording, phase):
     """
     steps = {}                                          # {call: {line: its first step}}
     for one in recording.list_steps(phase):
-        if one.line.is_simple:
-            steps.setdefault(one.call, {}).setdefault(one.line, one)
+        if one.statement.is_simple:
+            steps.setdefault(one.call, {}).setdefault(one.statement, one)
     root = next(call for call in steps if call.parent is None and call.code.co_name == phase)
     found = _make_nodes(steps[root].values(), phase)
     if len({tuple(map(id, node.made_of)) for node in found if node.made_of}) > 1:

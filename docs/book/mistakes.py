@@ -128,7 +128,7 @@ def find_statement(target, code):
         f for f in vars(target).values() if isinstance(f, FunctionType)]
     for function in functions:
         planned = make_watched_function(inspect.unwrap(function).__code__)
-        for statement in planned.lines if planned else ():
+        for statement in planned.statements if planned else ():
             if normalise_code(statement.source) == normalise_code(code):
                 return inspect.unwrap(function), statement
     raise InputError(f"{code!r} is not a statement of {target.__qualname__}; copy one")

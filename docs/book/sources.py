@@ -55,7 +55,7 @@ def make_listing(target):
     end = node.body[0].end_lineno if ast.get_docstring(node) else node.body[0].lineno - 1
     head = _dedented(source[node.lineno - 1: node.body[0].lineno - 1], node.col_offset)
     lines = []
-    for one in planned.lines:
+    for one in planned.statements:
         lines.append(Line(one, _dedented(source[end: one.last_line], node.col_offset)))
         end = one.last_line
     return Listing(function.__qualname__, function.__module__, function.__code__.co_firstlineno,

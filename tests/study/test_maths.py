@@ -44,5 +44,5 @@ def test_formulas_of_npdls_layers_are_well_formed():
     for cls in find_layer_classes().values():
         for name in ("forward", "backward"):
             found = make_watched_function(getattr(cls, name).__code__)
-            for line in found.lines if found else ():
-                minidom.parseString(f"<p>{maths.format_html_formula(line.node)}</p>")
+            for statement in found.statements if found else ():
+                minidom.parseString(f"<p>{maths.format_html_formula(statement.node)}</p>")

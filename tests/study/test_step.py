@@ -80,9 +80,9 @@ class Fails(Linear):
 def test_every_kind_of_write_in_place_is_recorded():
     walk = step(InPlace(), X)
     for text in ("y += x", "np.add.at", "y[0, 2] -=", "np.copyto", "out=y", "left[...] ="):
-        [found] = [s for s in walk.recording.steps if text in s.line.source]
+        [found] = [s for s in walk.recording.steps if text in s.statement.source]
         assert [w.name for w in found.writes] == ["left" if "left" in text else "y"]
-        assert found.line.last_line - found.line.first_line == (text == "out=y")
+        assert found.statement.last_line - found.statement.first_line == (text == "out=y")
     assert all(row.right for row in walk.finals)
 
 
@@ -98,7 +98,7 @@ def test_an_exception_still_gives_a_walk_and_a_page(tmp_path):
     walk = step(Fails(3, 4), X)
     assert isinstance(walk.recording.error, ValueError)
     last = walk.steps()[-1]
-    assert "self.W.grad" in last.line.source and last.error is walk.recording.error
+    assert "self.W.grad" in last.statement.source and last.error is walk.recording.error
     data = read_page_data(walk.to_html(tmp_path / "fails.html").read_text())
     assert data["error"].startswith("ValueError") and data["steps"][-1]["error"]
     forward = step(Linear(3, 4), np.ones((5, 2)))       # forward raises, too
@@ -127,7 +127,7 @@ def test_each_line_of_an_lstm_is_compared_at_each_time_step(lstm):
     for one in lstm.steps(("backward",)):
         for write in one.writes:
             if write.mark is not None and "LSTMCell" in one.call.name:
-                assert write.mark.kind == "right", one.line.source
+                assert write.mark.kind == "right", one.statement.source
                 compared.setdefault(write.name, set()).add(one.iterations[-1])
     assert set("di df do dg dz_i dz_f dz_o dz_g dz self.W_h.grad".split()) <= set(compared)
     assert all(found == {"t = 0", "t = 1", "t = 2"} for found in compared.values())

@@ -31,14 +31,14 @@ from npdl.study.blame.inputs import (
 )
 from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import REMAINS, Blame, make_blame, set_values
+from npdl.study.blame.report import REMAINS, Blame, make_blame, set_candidate_values
 from npdl.study.check.adapters import Uncheckable, as_layer, unwrap_adapter
 from npdl.study.check.side_effects import find_side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import add_note_on_timeout, format_exception, is_npdl_class
 from npdl.study.trace.runs import Budget, Runs, silence_warnings
-from npdl.study.trace.source import replace_line
+from npdl.study.trace.source import replace_statement
 from npdl.study.trace.statements import make_watched_function
 
 WORK = 9_000_000        # the number of values that a search may compute; `step` has the same limit.
@@ -140,10 +140,11 @@ def _blame_right_gradients(verdict, try_other_inputs, budget):
 
 def _report_questions(verdict):
     """Return the Blame for a Verdict that has questions to the author of the layer."""
-    line = _find_backward_return(verdict.subject)
-    if line and not line.is_return and not any(row.right for row in verdict.rows):
-        return make_blame(verdict, line, diagnosis="backward returns nothing: a return is missing")
-    return make_blame(verdict, line, kind="unchecked", diagnosis=(
+    statement = _find_backward_return(verdict.subject)
+    if statement and not statement.is_return and not any(row.right for row in verdict.rows):
+        diagnosis = "backward returns nothing: a return is missing"
+        return make_blame(verdict, statement, diagnosis=diagnosis)
+    return make_blame(verdict, statement, kind="unchecked", diagnosis=(
         f"{'; '.join(verdict.questions)}. All other gradients are correct"))
 
 
@@ -155,8 +156,8 @@ def _find_backward_return(subject):
     """
     code = getattr(unwrap_adapter(subject.layer).backward, "__code__", None)
     watched = code and make_watched_function(code)
-    lines = watched.lines if watched else []
-    return ([line for line in lines if line.is_return] or lines or [None])[-1]
+    statements = watched.statements if watched else []
+    return ([one for one in statements if one.is_return] or statements or [None])[-1]
 
 
 def _describe_wrong_gradients(verdict):
@@ -213,7 +214,7 @@ def _blame_wrong_part(verdict, runs):
             report = _search_and_confirm(own, own, Runs(own.check, own.used_outputs, runs.budget))
             names = wrong = {row.name for row in verdict.wrong}
             if report.verified:
-                with replace_line(report.edit.line, report.edit.node):
+                with replace_statement(report.edit.statement, report.edit.node):
                     wrong = {row.name for row in check_gradients(verdict.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
@@ -249,12 +250,15 @@ def _blame_wrong_gradients(verdict, minimised, runs):
 def _blame_with_fixes(verdict, localization, fixes):
     """Return the Blame with the first Fix, and with a Fix of another line as an alternative."""
     best = fixes[0]
-    report = make_blame(verdict, best.line, edit=best, alternatives=tuple(
-        (fix.line.first_line, fix.text) for fix in fixes[1:2]
-        if fix.line.function is best.line.function and fix.line is not best.line))
+    report = make_blame(verdict, best.statement, edit=best, alternatives=tuple(
+        (fix.statement.first_line, fix.text) for fix in fixes[1:2]
+        if fix.statement.function is best.statement.function
+        and fix.statement is not best.statement))
     if best.candidate.rest:
         report.verified = f"verified: {best.candidate.rest}"
-    return set_values(report, localization, best.candidate) if best.candidate.values else report
+    if not best.candidate.values:
+        return report
+    return set_candidate_values(report, localization, best.candidate)
 
 
 def _blame_without_fix(verdict, localization, candidate):
@@ -262,7 +266,8 @@ def _blame_without_fix(verdict, localization, candidate):
     name = candidate.gradient_of
     about = name and (f"this line should compute the gradient of {name}, but does not; is one of "
                       f"the uses of {name} in forward left out?")
-    return set_values(make_blame(verdict, candidate.line, diagnosis=about), localization, candidate)
+    report = make_blame(verdict, candidate.statement, diagnosis=about)
+    return set_candidate_values(report, localization, candidate)
 
 
 def _blame_without_candidate(verdict, localization):
@@ -280,13 +285,13 @@ def _blame_without_candidate(verdict, localization):
             if localization.runs.budget.is_spent else
             "more than one line may be wrong: no change of a single line corrects a gradient"))
     first = min(misshapen, key=lambda c: (c.status == PASSED, c.order))
-    return make_blame(verdict, first.line,
+    return make_blame(verdict, first.statement,
                       diagnosis="the gradient that this line computes has the wrong shape")
 
 
 def confirm_fix(verdict, report, budget):
     """Check the fixed layer on the student's and on other inputs. Set `verified` if it is right."""
-    with replace_line(report.edit.line, report.edit.node):
+    with replace_statement(report.edit.statement, report.edit.node):
         fixed = check_gradients(verdict.subject)
         outcome = fixed.used_outputs is None and _blame_right_gradients(fixed, True, budget)
     if outcome and (outcome.right or outcome.kind == "unchecked"):

@@ -8,11 +8,15 @@ import numpy as np
 from npdl.study.blame.edits import FACTOR, TERM, TOKEN
 from npdl.study.blame.localize import Candidate, Localization, record_backward
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import Blame, make_blame, make_line_fields, shorten_path
+from npdl.study.blame.report import Blame, make_blame, make_statement_fields, shorten_path
 from npdl.study.check.adapters import Uncheckable
 from npdl.study.containment import NPDL, format_exception, is_student_file
-from npdl.study.trace import statements
 from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
+from npdl.study.trace.statements import (
+    list_read_variables,
+    list_written_variables,
+    make_watched_function,
+)
 from npdl.study.trace.syntax import find_names
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
@@ -29,21 +33,21 @@ def blame_backward_exception(verdict, runs):
     frames = record_backward(runs)[1]
     frames |= {(one.expressions[-1], 0): held for one, held in stack[::-1] if one.expressions}
     localization = Localization(runs, {}, set(), Oracle(runs), [], frames)
-    line = _find_faulty_line(verdict.error, stack, localization)
+    faulty = _find_faulty_statement(verdict.error, stack, localization)
     search = FixSearch(localization, [verdict.check])
-    before = [one for one in line.function.lines if one.first_line < line.first_line][::-1]
-    lines = dict.fromkeys([line, *(one for one, _ in stack), *before])
+    before = [s for s in faulty.function.statements if s.first_line < faulty.first_line][::-1]
+    tried = dict.fromkeys([faulty, *(one for one, _ in stack), *before])
     for rank in (TOKEN, FACTOR, TERM):
-        for one in lines:
+        for one in tried:
             fix = search.find_fix(Candidate(one), rank)
             if fix is not None:
                 return make_blame(verdict, one, fix)
     raised, held = stack[0]
     read = describe_read_arrays(raised, held)
     read = f"line {raised.first_line} {f'reads {read}' if read else 'raised the exception'}"
-    if line is not raised:
+    if faulty is not raised:
         read = f"this line causes the exception; {read}"
-    return make_blame(verdict, line, kind="raised", diagnosis=read)
+    return make_blame(verdict, faulty, kind="raised", diagnosis=read)
 
 
 def report_exception(layer, error, notes=(), in_backward=False):
@@ -52,26 +56,27 @@ def report_exception(layer, error, notes=(), in_backward=False):
     For NotImplementedError the kind is "blank": the code isn't written yet. For every other
     exception the kind is "unchecked", because the inputs may be wrong.
     """
-    kind, line, text = "unchecked", _find_innermost_student_line(error), str(error)
+    kind, statement, text = "unchecked", _find_innermost_student_statement(error), str(error)
     if isinstance(error, NotImplementedError):
         kind = "blank"
         name = "backward(self, dout, cache)" if in_backward else "forward(self, x)"
         text = format_exception(error).partition(": ")[2] or (
-            "write this function" if line else f"{type(layer).__name__} has no {name} yet")
+            "write this function" if statement else f"{type(layer).__name__} has no {name} yet")
     elif not isinstance(error, Uncheckable):
-        at = line and f" at {shorten_path(line.function.file)}:{line.first_line}, `{line.text}`"
+        at = statement and (f" at {shorten_path(statement.function.file)}:{statement.first_line}, "
+                            f"`{statement.text}`")
         text = f"{format_exception(error)}{at or ''}. {ADVICE}"
     return Blame(False, notes=list(notes), kind=kind, diagnosis=text, error=error,
-                 **make_line_fields(line if kind == "blank" else None))
+                 **make_statement_fields(statement if kind == "blank" else None))
 
 
-def _find_innermost_student_line(error):
+def _find_innermost_student_statement(error):
     """Return the innermost Statement of the student's code in a traceback, or None."""
-    found = [(frame.f_code.co_filename, watched.find_line(number))
+    found = [(frame.f_code.co_filename, watched.find_statement(number))
              for frame, number in traceback.walk_tb(error.__traceback__)
-             if (watched := statements.make_watched_function(frame.f_code))]
-    own = [line for file, line in found if is_student_file(file)]
-    inside = [line for file, line in found if file.startswith(f"{NPDL}layers")]
+             if (watched := make_watched_function(frame.f_code))]
+    own = [statement for file, statement in found if is_student_file(file)]
+    inside = [statement for file, statement in found if file.startswith(f"{NPDL}layers")]
     return (own or inside or [None])[-1]
 
 
@@ -80,11 +85,11 @@ def _walk_traceback(error, watch):
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         name = frame.f_code.co_filename
         for function in watch.functions:
-            if function.file == name and (line := function.find_line(number)):
-                yield line, frame.f_locals
+            if function.file == name and (statement := function.find_statement(number)):
+                yield statement, frame.f_locals
 
 
-def _find_faulty_line(error, stack, localization):
+def _find_faulty_statement(error, stack, localization):
     """Return the Statement that causes an exception.
 
     error  the exception
@@ -97,28 +102,30 @@ def _find_faulty_line(error, stack, localization):
     shared = {expressions[key[0]].function for key in oracle.values}
     for key, value in oracle.values.items():
         shapes.setdefault(normalise_name(oracle.get_assigned_variable(key)), set()).add(value.shape)
-    line, held = next(((one, held) for one, held in stack if one.function not in shared), stack[-1])
-    names = find_names(line.node)
+    faulty, held = next((pair for pair in stack if pair[0].function not in shared), stack[-1])
+    names = find_names(faulty.node)
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
-        return line
-    for before in [one for one in line.function.lines if one.first_line < line.first_line][::-1]:
-        bound = names & {*statements.list_written_variables(before.node)[0]}
+        return faulty
+    for before in faulty.function.statements[::-1]:
+        if before.first_line >= faulty.first_line:
+            continue
+        bound = names & {*list_written_variables(before.node)[0]}
         for name in bound:
             own = {normalise_name(name), *guess_variables(name)} & shapes.keys()
             if isinstance(held.get(name), np.ndarray) and own and not any(
                     held[name].shape in shapes[n] for n in own):
                 return before
         names |= find_names(before.node) if bound else set()
-    return line
+    return faulty
 
 
-def describe_read_arrays(line, variables):
+def describe_read_arrays(statement, variables):
     """Return the arrays that a Statement reads, with their shapes: "dy (3, 5), self.W.data (4, 5)".
 
     The text also names variables that are None. `variables` is {name: value} of local variables.
     """
     read = []
-    for text in statements.list_read_variables(line.node):
+    for text in list_read_variables(statement.node):
         with contextlib.suppress(Exception):
             value = eval(text, {}, variables)
             read += [f"{text}, which is None"] * (value is None)

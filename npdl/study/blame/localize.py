@@ -46,7 +46,7 @@ UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT = range(5)
 class Candidate:
     """A statement that could be the mistake, or an argument of a function that it calls."""
 
-    line: object                # the Statement
+    statement: object           # the Statement
     is_argument: bool = False
     values: dict = field(default_factory=dict)      # {key: array} of the computed values
     order: int = 0              # the position of the first value in the order of execution
@@ -136,7 +136,7 @@ class Localization:
         calls, and a statement before later statements. If backward ignores the upstream gradient,
         the last statement comes first, because it likely lacks this gradient as a factor.
         """
-        watch, function = self.runs.watch, candidate.line.function
+        watch, function = self.runs.watch, candidate.statement.function
         return (function.file != watch.main_file, watch.functions.index(function),
                 candidate.order if self.runs.uses_dout else -candidate.order)
 
@@ -152,7 +152,7 @@ class Localization:
                        and c.status < PASSED], {}
         for one in known:
             rests = [(c.J, "all gradients are correct with this line, if line "
-                      f"{c.line.first_line} is corrected, too")
+                      f"{c.statement.first_line} is corrected, too")
                      for c in known if c.order > one.order]
             rests += [(np.eye(len(one.J))[:, self.runs.make_gradient_mask(self.wrong - {name})],
                        f"with this line, the gradient of {name} is correct") for name in self.wrong]
@@ -171,14 +171,14 @@ class Localization:
         return [c for c in found if c.num_unknowns <= least]
 
     @functools.cached_property
-    def forward_lines(self):
+    def forward_statements(self):
         """Return the Statements that forward runs. Their values are correct."""
-        return {self.runs.watch.expressions[key[0]].line for key in self.oracle.values}
+        return {self.runs.watch.expressions[key[0]].statement for key in self.oracle.values}
 
     @functools.cached_property
     def backward_functions(self):
         """Return {name: function} of the functions that only backward runs."""
-        forward = {line.function for line in self.forward_lines if line is not None}
+        forward = {one.function for one in self.forward_statements if one is not None}
         return {f.code.co_name: f for f in self.runs.watch.functions
                 if f not in forward and "forward" not in f.qualname}
 
@@ -188,11 +188,12 @@ def localize(runs):
     base, expressions, candidates = runs.compute_gradients(), runs.watch.expressions, {}
     values, frames = record_backward(runs)
     for order, (key, value) in enumerate(values.items()):
-        line = expressions[key[0]].line
-        is_argument = key[0] in line.expressions[:-1] and not isinstance(
-            getattr(line.node, "value", None), (ast.Tuple, ast.Dict))
-        own = (line, key[0] if is_argument else None)
-        candidates.setdefault(own, Candidate(line, is_argument, order=order)).values[key] = value
+        statement = expressions[key[0]].statement
+        is_argument = key[0] in statement.expressions[:-1] and not isinstance(
+            getattr(statement.node, "value", None), (ast.Tuple, ast.Dict))
+        own = (statement, key[0] if is_argument else None)
+        candidate = Candidate(statement, is_argument, order=order)
+        candidates.setdefault(own, candidate).values[key] = value
     wrong = runs.find_wrong_gradients(base)
     localization = Localization(runs, base, wrong, Oracle(runs), list(candidates.values()), frames)
     constant = _find_dout_independent_keys(runs, values)
@@ -215,11 +216,11 @@ def record_backward(runs):
     keys of arguments, for functions whose other values (such as masks) are not recorded.
     """
     expressions = runs.watch.expressions
-    numbers = {i for i, one in enumerate(expressions) if one.root or one.line is None}
+    numbers = {i for i, one in enumerate(expressions) if one.root or one.statement is None}
     with contextlib.suppress(Exception):
         runs.compute_gradients(numbers=numbers, record=True, record_locals=True)
     seen = runs.watch.seen or {}
-    return {k: v for k, v in seen.items() if expressions[k[0]].line}, runs.watch.locals or {}
+    return {k: v for k, v in seen.items() if expressions[k[0]].statement}, runs.watch.locals or {}
 
 
 def _find_dout_independent_keys(runs, values):
@@ -276,13 +277,13 @@ def _set_expected_values(candidate, delta):
 
 def _set_status(localization, candidate):
     """Set `status` and `gradient_of` of a Candidate."""
-    expressions, node = localization.runs.watch.expressions, candidate.line.node
+    expressions, node = localization.runs.watch.expressions, candidate.statement.node
     candidate.gradient_of = ""
     candidate.status = min(
         _find_value_status(localization, candidate, *item) for item in candidate.values.items())
     parts = [expressions[key[0]].node for key in candidate.keys_to_change]
     if candidate.status < CORRECT and (
-            candidate.line in localization.forward_lines or is_pass_through(node, parts)
+            candidate.statement in localization.forward_statements or is_pass_through(node, parts)
             or not candidate.is_argument
             and _find_called_function_name(node) in localization.backward_functions):
         candidate.status = PASSED
@@ -324,7 +325,7 @@ def _find_value_status(localization, candidate, key, value):
 def _find_variable_of_gradient(localization, candidate, key):
     """Return "z" if the value is assigned to `dz` and forward has a variable z, else ""."""
     oracle, names = localization.oracle, localization.runs.watch.expressions[key[0]].names
-    if candidate.is_argument or not names or isinstance(candidate.line.node, ast.AugAssign):
+    if candidate.is_argument or not names or isinstance(candidate.statement.node, ast.AugAssign):
         return ""
     known = {normalise_name(oracle.get_assigned_variable(k)) for k in oracle.values} - {""}
     text = names[key[1] % len(names)]

@@ -17,7 +17,7 @@ from npdl.study.blame import edits
 from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED, Candidate
 from npdl.study.blame.vocabulary import Vocabulary
 from npdl.study.trace.runs import restore_attributes, silence_warnings
-from npdl.study.trace.source import replace_line
+from npdl.study.trace.source import replace_statement
 from npdl.study.trace.syntax import clone_tree, find_top_expressions, parse_expression
 
 # These kinds of edits change the shape of a value.
@@ -36,8 +36,8 @@ class Fix:
     node: ast.stmt              # the syntax tree of the new statement
 
     @property
-    def line(self):
-        return self.candidate.line
+    def statement(self):
+        return self.candidate.statement
 
     @property
     def text(self):
@@ -82,7 +82,7 @@ class FixSearch:
             if rank == edits.FACTOR:
                 yield passed, edits.TOKEN
         yield from itertools.product((matched, correct), edits.RANKS)
-        tried = {c.line for c in unmatched + constant + matched + correct + passed}
+        tried = {c.statement for c in unmatched + constant + matched + correct + passed}
         rest = [*passed, *self._list_untried_candidates(tried)]
         yield from itertools.product((self.localization.two_change_candidates, rest), edits.RANKS)
 
@@ -95,16 +95,17 @@ class FixSearch:
                 return Fix(kind, candidate, new)
         return None
 
-    def _is_fixed_by(self, candidate, statement):
-        """Return True if all gradients are correct with this statement in a Candidate's place.
+    def _is_fixed_by(self, candidate, new_node):
+        """Return True if all gradients are correct with this syntax node in a Candidate's place.
 
         If the Candidate needs a second change, the errors that remain may be a linear combination
         of its columns `free`.
         """
-        if any(isinstance(one.node, ast.While) for one in candidate.line.function.lines):
+        if any(isinstance(one.node, ast.While) for one in candidate.statement.function.statements):
             return False                                # an edit may make the loop endless
         self.budget.left -= RUN_COST
-        with replace_line(candidate.line, statement) as is_valid, contextlib.suppress(Exception):
+        replacement = replace_statement(candidate.statement, new_node)
+        with replacement as is_valid, contextlib.suppress(Exception):
             if not is_valid:
                 return False
             with restore_attributes(self.runs.subject.layer):
@@ -115,18 +116,18 @@ class FixSearch:
                 map(_has_right_gradients, self.validation))
         return False                                    # the edited code raises an exception
 
-    def _list_untried_candidates(self, tried_lines):
-        """Yield a Candidate for each line of backward that is not in `tried_lines`."""
-        known = {c.line: c for c in self.localization.candidates if not c.is_argument}
-        left_out = tried_lines | self.localization.forward_lines
+    def _list_untried_candidates(self, tried_statements):
+        """Yield a Candidate for each line of backward that is not in `tried_statements`."""
+        known = {c.statement: c for c in self.localization.candidates if not c.is_argument}
+        left_out = tried_statements | self.localization.forward_statements
         for function in self.localization.backward_functions.values():
-            for line in function.lines:
-                if line not in left_out and "zeros" not in line.text:
-                    yield known.get(line) or Candidate(line)
+            for statement in function.statements:
+                if statement not in left_out and "zeros" not in statement.text:
+                    yield known.get(statement) or Candidate(statement)
 
     def _make_edits(self, candidate, edit_rank):
         """Yield the edits (kind, new statement) of a rank, without those that can't be correct."""
-        vocabulary, node = self.vocabulary_of(candidate.line), candidate.line.node
+        vocabulary, node = self.vocabulary_of(candidate.statement), candidate.statement.node
         if not candidate.is_argument:
             yield from ((kind, clone_tree(ast.parse(new).body[0]))
                         for r, kind, new in edits.make_statement_edits(node) if r == edit_rank)
@@ -145,17 +146,19 @@ class FixSearch:
                         index = parse_expression(f"_[{new}]").slice     # `new` may be "i, :"
                         yield kind, clone_tree(node, inner, index)
 
-    def _make_vocabulary(self, line):
+    def _make_vocabulary(self, statement):
         """Return the Vocabulary for edits of a Statement, with variables recorded at or near it."""
         frames, expressions = self.localization.frames, self.runs.watch.expressions
-        keys = [k for k in frames if expressions[k[0]].function is line.function and k[1] == 0]
+        keys = [k for k in frames if expressions[k[0]].function is statement.function and k[1] == 0]
 
-        def distance_to_line(key):
-            at = expressions[key[0]].line               # None for an argument, which comes last
-            return at is None, at is not line, at and abs(at.first_line - line.first_line), -key[0]
+        def sort_by_distance(key):
+            at = expressions[key[0]].statement          # None for an argument, which comes last
+            lines_between = at and abs(at.first_line - statement.first_line)
+            return at is None, at is not statement, lines_between, -key[0]
 
         functions = self.runs.watch.functions[::-1]     # backward's expressions first
-        return Vocabulary(line, frames[min(keys, key=distance_to_line)] if keys else {}, functions)
+        frame = frames[min(keys, key=sort_by_distance)] if keys else {}
+        return Vocabulary(statement, frame, functions)
 
 
 def _has_right_gradients(check):

@@ -79,13 +79,14 @@ class Blame:
             lines = [head, *([f"  {self.location}", ""] if self.line else []), textwrap.fill(
                 self.diagnosis, 92, initial_indent="  ", subsequent_indent="  ",
                 break_long_words=False, break_on_hyphens=False),        # a path stays whole
-                *_format_wrong_gradients(self)]
+                *_format_wrong_gradient_lines(self)]
         else:
             head = "this line raises an exception:" if self.kind == "raised" else \
                 "incorrect line:" if self.verified else "most likely incorrect line:"
             lines = [head, f"  {self.location}", "",
                      *("    " + line.strip() for line in self.source.splitlines()), ""]
-            lines += [*_format_values(self), *_format_fix(self), *_format_wrong_gradients(self)]
+            lines += [*_format_value_lines(self), *_format_fix_lines(self),
+                      *_format_wrong_gradient_lines(self)]
         return printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]), "\n")
 
     def _repr_html_(self):
@@ -97,48 +98,49 @@ class Blame:
         return f'<pre style="border-left:.4em solid {colour};padding:.2em .8em">{text}</pre>'
 
 
-def make_blame(verdict, line=None, edit=None, **fields):
+def make_blame(verdict, statement=None, edit=None, **fields):
     """Make a Blame from gradcheck's Verdict, the incorrect Statement, a Fix and other fields."""
-    fields |= make_line_fields(line)
+    fields |= make_statement_fields(statement)
     fields |= {"edit": edit, "fix": edit.text, "diagnosis": edit.kind} if edit else {}
     return Blame(False, verdict.rows, verdict.notes, error=verdict.error, **fields)
 
 
-def make_line_fields(line):
+def make_statement_fields(statement):
     """Return the fields of a Blame that name a Statement, as a dict; for None, this is {}."""
-    return {} if line is None else {
-        "file": line.function.file, "function": line.function.qualname, "line": line.first_line,
-        "source": line.source}
+    return {} if statement is None else {
+        "file": statement.function.file, "function": statement.function.qualname,
+        "line": statement.first_line, "source": statement.source}
 
 
-def set_values(report, localization, candidate):
+def set_candidate_values(report, localization, candidate):
     """Set `name`, `computed`, `expected` and `iteration` of a Blame, and return the Blame."""
     report.notes = [*report.notes, *[REMAINS] * bool(candidate.rest)]
-    line, key = candidate.line, candidate.first_key_to_change
-    targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
+    statement, key = candidate.statement, candidate.first_key_to_change
+    node = statement.node
+    targets = [*getattr(node, "targets", []), getattr(node, "target", None)]
     names = [ast.unparse(t) for t in targets if t is not None]
-    report.name = "return value" if isinstance(line.node, ast.Return) else (
+    report.name = "return value" if isinstance(node, ast.Return) else (
         names or [localization.runs.watch.expressions[key[0]].text])[0]
     report.computed = candidate.values[key]
     report.expected = candidate.expected.get(key) if candidate.unique else None
     frame = localization.frames.get(key, {})
     report.iteration = tuple(
-        (n.id, int(frame[n.id])) for loop in line.loops
+        (n.id, int(frame[n.id])) for loop in statement.loops
         for n in ast.walk(getattr(loop, "target", loop))
         if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))
     return report
 
 
-def _format_values(report):
+def _format_value_lines(report):
     """Return lines of text with the exception, the values and the diagnosis."""
     lines = [f"  raised     {format_exception(report.error)}"] * (report.error is not None)
     if report.name and report.computed is not None:
         lines.append(f"  computed   {report.name} {format_array(report.computed)}")
-        lines += _format_expected(report) if report.expected is not None else []
+        lines += _format_expected_lines(report) if report.expected is not None else []
     return lines + [f"  diagnosis  {report.diagnosis}"] * bool(report.diagnosis)
 
 
-def _format_expected(report):
+def _format_expected_lines(report):
     """Yield lines with the expected array. If both arrays print alike, list entries that differ."""
     if format_array(report.expected) != format_array(report.computed):
         yield f"  expected   {report.name} {format_array(report.expected)}"
@@ -151,7 +153,7 @@ def _format_expected(report):
         yield f"    {list(at)}: computed {computed[at]:.4g}, expected {expected[at]:.4g}"
 
 
-def _format_fix(report):
+def _format_fix_lines(report):
     """Return lines of text with the fix and the alternatives."""
     gap = " " * 13
     if not report.fix:
@@ -167,7 +169,7 @@ def _format_fix(report):
     return lines
 
 
-def _format_wrong_gradients(report):
+def _format_wrong_gradient_lines(report):
     """Return [text] with the relative errors of the wrong gradients, or [] if none is wrong."""
     wrong = [row for row in report.rows if row.right is False]
     names = [f"{row.name} (relative error {row.error:.1e})" for row in wrong if not row.kind]

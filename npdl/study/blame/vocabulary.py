@@ -31,12 +31,12 @@ class Vocabulary:
     numbers    {source: number}
     """
 
-    def __init__(self, line, frame, functions):
-        all_loops = _find_loop_variables(ast.walk(line.function.node))
-        other_loops = all_loops - _find_loop_variables(line.loops)
+    def __init__(self, statement, frame, functions):
+        all_loops = _find_loop_variables(ast.walk(statement.function.node))
+        other_loops = all_loops - _find_loop_variables(statement.loops)
         frame = {n: v for n, v in frame.items() if n not in other_loops}
-        self.variables, self.arrays, self.numbers = {**line.function.globals, **frame}, {}, {}
-        texts = _find_variables(line, frame)
+        self.variables, self.arrays, self.numbers = {**statement.function.globals, **frame}, {}, {}
+        texts = _find_variables(statement, frame)
         for node in (n for f in functions for n in ast.walk(f.node)):
             if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
                     abs(node.value) in (0, 1) or abs(node.value) > 10):
@@ -99,10 +99,10 @@ def _find_loop_variables(nodes):
     return find_names(*(node.target for node in nodes if isinstance(node, ast.For)))
 
 
-def _find_variables(line, frame):
+def _find_variables(statement, frame):
     """Return {source: value} of the variables at a Statement, and the fields of caches and self."""
     found = {n: v for n, v in frame.items() if n != "self"}
-    found |= {n: v for n, v in line.function.globals.items()
+    found |= {n: v for n, v in statement.function.globals.items()
               if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")}
     for name, value in frame.items():
         if isinstance(value, dict):

@@ -73,9 +73,9 @@ def describe_student_error(error, file):
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         if frame.f_code.co_filename == file:
             function = make_watched_function(frame.f_code)
-            line = function and function.find_line(number)
-            read = describe_read_arrays(line, frame.f_locals) if line and isinstance(
-                error, ValueError) else ""              # the shapes may not fit
+            statement = function and function.find_statement(number)
+            may_be_shape_error = statement and isinstance(error, ValueError)
+            read = describe_read_arrays(statement, frame.f_locals) if may_be_shape_error else ""
             source = linecache.getline(file, number).strip()
             text = f"line {number}, `{source}`{f' with {read}' * bool(read)}: {text}"
             break

@@ -29,7 +29,7 @@ def is_shown(step):
     marks = [write.mark for write in step.writes if write.mark is not None]
     if step.error is not None or any(mark.is_wrong for mark in marks):
         return True
-    node = step.line.node
+    node = step.statement.node
     if not step.writes or _is_in_short_helper(step.call):
         return False
     is_naming = isinstance(node, (ast.Assign, ast.Return)) and _is_trivial(node.value)

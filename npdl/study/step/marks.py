@@ -67,7 +67,7 @@ class Marks:
     def mark_line_wrong(self, file, line_number):
         """Mark as wrong the values that a line writes, except for values that are marked right."""
         for step in self.steps:
-            if step.line.function.file == file and step.line.first_line == line_number:
+            if step.statement.function.file == file and step.statement.first_line == line_number:
                 for write in step.writes:
                     if write.mark is None or write.mark.kind != "right":
                         write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
@@ -89,7 +89,7 @@ class Marks:
                     write.mark = Mark("right" if is_right else "upstream", error,
                                       self.oracle.get_assigned_variable(key) or expression.text,
                                       self.recording.call_of.get(key),
-                                      (expression.line or expression.function).node.lineno)
+                                      (expression.statement or expression.function).node.lineno)
 
     def _find_nearest_gradient(self, array, call, variable):
         """Find the value of forward whose gradient is nearest to an array.
@@ -101,7 +101,7 @@ class Marks:
         made = self.recording.call_of
         if variable == "return":
             keys = [k for k in self.oracle.values if made.get(k) in call.pairs
-                    and self.oracle.expressions[k[0]].line is None]
+                    and self.oracle.expressions[k[0]].statement is None]
         else:
             keys = [key for stem in guess_variables(variable) for key in self.keys.get(stem, ())]
         keys = [k for k in keys if is_similar_shape(self.oracle.values[k].shape, array.shape)]
@@ -121,8 +121,8 @@ class Marks:
 
     def _list_written_arrays(self, step, write):
         """Return up to two lists: the whole written arrays, and the values assigned to parts."""
-        keys = [] if isinstance(step.line.node, ast.Expr) else [
-            k for k in step.keys if step.line.is_return
+        keys = [] if isinstance(step.statement.node, ast.Expr) else [
+            k for k in step.keys if step.statement.is_return
             or write.name in (given := self.oracle.get_assigned_variable(k), given.split("[")[0])]
         parts = [self.recording.values[k] for k in keys if k in self.recording.values]
         return [found for found in (write.arrays, parts) if found]

@@ -34,7 +34,7 @@ class Call:
     code: object                # the code object that runs
     arguments: dict             # {name: value}
     parent: "Call | None" = None        # the Call of the caller
-    line: object = None                 # the Statement of the caller, if it is recorded
+    caller_statement: object = None     # the Statement of the caller, if it is recorded
     iterations: tuple = ()              # the loop variables around this Statement, as in Step
     returned: object = None
     pairs: list = field(default_factory=list)       # of a backward: the calls of its forward
@@ -65,7 +65,7 @@ class Step:
     """A statement that ran or raised an exception."""
 
     call: Call                  # the Call in which it ran
-    line: object                # the Statement
+    statement: object           # the Statement
     reads: dict = field(default_factory=dict)       # {variable: [(path, Summary)]} that it read
     iterations: tuple = ()      # texts such as "t = 2", for each loop around it
     writes: list = field(default_factory=list)      # the Writes
@@ -96,7 +96,7 @@ class StatementRewrite(Rewrite):
 
     def _make_report_call(self, method, value=None):
         """Return the node of a hook call that calls report(Statement, call, value, frame)."""
-        self.watch.reports.append((method, self.line))
+        self.watch.reports.append((method, self.statement))
         number = ast.Constant(~(len(self.watch.reports) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [number, value or ast.Constant(None)], [])
 
@@ -149,8 +149,8 @@ class Recorder(Watch):
             return value if number < 0 else super().__call__(number, value, into)
         frame = sys._getframe(1)
         if number < 0:
-            report, line = self.reports[~number]
-            report(line, self._find_or_add_call(frame, line.function), value, frame)
+            report, statement = self.reports[~number]
+            report(statement, self._find_or_add_call(frame, statement.function), value, frame)
             return value
         first, expression = self.counts[number], self.expressions[number]
         value = self._record_or_change_nested(number, value)
@@ -158,7 +158,7 @@ class Recorder(Watch):
         call = self._find_or_add_call(frame, expression.function)
         if call is not None and self.phase == "forward":
             self.call_of.update(dict.fromkeys(keys, call))
-        elif expression.root and call and call.step and call.step.line is expression.line:
+        elif expression.root and call and call.step and call.step.statement is expression.statement:
             call.step.keys.extend(keys)
         return value
 
@@ -182,29 +182,30 @@ class Recorder(Watch):
         caller = self._find_recorded_frame(frame.f_back)
         if caller is not None:
             call.parent = self.frames[caller]
-            call.line = call.parent.function.find_line(caller.f_lineno)
-            call.iterations = self._describe_loops(call.parent, call.line, caller.f_locals)
+            call.caller_statement = call.parent.function.find_statement(caller.f_lineno)
+            call.iterations = self._describe_loops(
+                call.parent, call.caller_statement, caller.f_locals)
         if self.phase == "backward":
             call.pairs = find_forward_calls(call, self.calls)
         self.calls.append(call)
         self.frames[frame] = call
 
-    def begin_step(self, line, call, value, frame):
+    def begin_step(self, statement, call, value, frame):
         """Note the arrays that a Statement will read, before it runs in `frame`."""
-        call.step = Step(call, line)
+        call.step = Step(call, statement)
         call.held = {id(array) for _, array in find_arrays([*frame.f_locals.values()])}
-        for name in list_read_variables(line.node):
+        for name in list_read_variables(statement.node):
             if shown := summarise_arrays(evaluate_variable(name, frame)):
                 call.step.reads[name] = shown
 
-    def end_step(self, line, call, value, frame):
+    def end_step(self, statement, call, value, frame):
         """Add a Step for a Statement that has run; `value` is that of a return statement."""
-        step = self._add_step(call, line, frame)
-        binds, changes = list_written_variables(line.node)
+        step = self._add_step(call, statement, frame)
+        binds, changes = list_written_variables(statement.node)
         call.returned = value                           # the last value is that of a return
         changes = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
         written = {name: evaluate_variable(name, frame) for name in (*binds, *changes)}
-        if line.is_return:
+        if statement.is_return:
             written["return"] = value
         step.is_new = bool(changes) or any(
             id(array) not in call.held for _, array in find_arrays([*written.values()]))
@@ -212,30 +213,31 @@ class Recorder(Watch):
             is_changed = name in changes and name not in binds
             self._add_write(step, name, made, "in place" if is_changed else "bound")
 
-    def _add_step(self, call, line, frame):
+    def _add_step(self, call, statement, frame):
         """Add a Step to the recording and return it; its list `writes` is still empty."""
-        step = call.step if call.step and call.step.line is line else Step(call, line)
-        step.iterations = self._describe_loops(call, line, frame.f_locals)
+        is_begun = call.step and call.step.statement is statement
+        step = call.step if is_begun else Step(call, statement)
+        step.iterations = self._describe_loops(call, statement, frame.f_locals)
         self.steps.append(step)
-        call.ran[line] += 1
+        call.ran[statement] += 1
         self.count += 1
         if self.count == MOST_STEPS:
             self.cut.append(self.phase)
             self.phase = ""
         return step
 
-    def _describe_loops(self, call, line, variables):
+    def _describe_loops(self, call, statement, variables):
         """Return texts such as "t = 2", one for each loop around a Statement (Step.iterations).
 
         The loops of calling functions come first. For a loop without an integer variable, the value
         is the number of earlier runs of the statement.
         """
         iterations = call.iterations
-        for loop in line.loops if line is not None else ():
+        for loop in statement.loops if statement is not None else ():
             bound = list_written_variables(loop)[0] or ["iteration"]
             shown = [f"{n} = {variables[n]:d}" for n in bound
                      if isinstance(variables.get(n), int)]
-            iterations += tuple(shown) or (f"{bound[0]} = {call.ran[line]}",)
+            iterations += tuple(shown) or (f"{bound[0]} = {call.ran[statement]}",)
         return iterations
 
     def _add_write(self, step, name, value, how):
@@ -249,9 +251,9 @@ class Recorder(Watch):
         """Add a Step for each call that ended with an exception, the innermost call first."""
         for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
             call = self.frames.get(frame)
-            line = call and call.function.find_line(number)
-            if line is not None:
-                self._add_step(call, line, frame).error = error
+            statement = call and call.function.find_statement(number)
+            if statement is not None:
+                self._add_step(call, statement, frame).error = error
 
 
 def evaluate_variable(source, frame):

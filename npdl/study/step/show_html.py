@@ -57,7 +57,8 @@ class _Data:
     def format_step(self, step):
         return {
             "call": self.find_or_add_call(step.call),
-            "from": step.line.first_line, "to": step.line.last_line, "turn": step.iterations,
+            "from": step.statement.first_line, "to": step.statement.last_line,
+            "turn": step.iterations,
             "reads": [{"name": name + path, "array": self.find_or_add_array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
             "writes": [self.format_write(write, *pair)
@@ -106,7 +107,7 @@ def _format_source_lines(function):
                 for token in tokenize.generate_tokens(iter(source).__next__)
                 if token.type == tokenize.COMMENT}
     docstring_end = node.body[0].end_lineno if ast.get_docstring(node) else 0
-    simple = {line.first_line: line.node for line in function.lines if line.is_simple}
+    simple = {s.first_line: s.node for s in function.statements if s.is_simple}
     for n in range(node.lineno, node.end_lineno + 1):
         if not node.body[0].lineno <= n <= docstring_end:
             line = source[n - 1].rstrip()

@@ -34,9 +34,9 @@ def _format_walk(walk, phases, paint):
             yield paint(f"\n=== {walk.title}: {phase} ===", BOLD)
         if step.call is not call:
             call = step.call
-            by = f"  called by line {call.line.first_line} of {call.parent.name}" if call.line \
-                else ""
-            yield paint(f"\n{pad}{call.name}", BOLD) + paint(by, DIM)
+            caller = call.caller_statement
+            by = caller and f"  called by line {caller.first_line} of {call.parent.name}"
+            yield paint(f"\n{pad}{call.name}", BOLD) + paint(by or "", DIM)
         yield from (pad + line for line in _format_step(step, paint))
     if walk.recording.error is not None:
         yield paint(f"\nthe layer raised {format_exception(walk.recording.error)}", RED)
@@ -57,13 +57,13 @@ def _count_callers(call):
 
 def _format_step(step, paint):
     """Yield lines of text: a Step's code, its formula, and the arrays that it read and wrote."""
-    line, pad = step.line, 7 * " "
+    statement, pad = step.statement, 7 * " "
     loops = "".join(f"  [{text}]" for text in step.iterations)
-    first, *rest = line.source.split("\n")
-    yield f"{line.first_line:>5}  {paint(first)}{paint(loops, DIM)}"
+    first, *rest = statement.source.split("\n")
+    yield f"{statement.first_line:>5}  {paint(first)}{paint(loops, DIM)}"
     yield from (paint(f"{pad}{code}") for code in rest)
-    formula = maths.format_formula(line.node)
-    if _remove_notation(formula) not in ("", _remove_notation(line.text)):
+    formula = maths.format_formula(statement.node)
+    if _remove_notation(formula) not in ("", _remove_notation(statement.text)):
         yield paint(f"{pad}{formula}")
     read = [f"{name}{path} {summary.format_brief()}" for name, shown in step.reads.items()
             for path, summary in shown]

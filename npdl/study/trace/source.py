@@ -68,10 +68,11 @@ def patch_code(function, code):
 
 
 @contextlib.contextmanager
-def replace_line(line, new_node):
+def replace_statement(statement, new_node):
     """Replace a Statement by a new syntax node in the `with` block; yield True if it compiles."""
-    function, (block, at) = line.function, _find_block_and_index(line.function.node, line.node)
-    block[at] = ast.fix_missing_locations(ast.copy_location(new_node, line.node))
+    function = statement.function
+    block, at = _find_block_and_index(function.node, statement.node)
+    block[at] = ast.fix_missing_locations(ast.copy_location(new_node, statement.node))
     try:
         code = compile_definition(function.code, function.node, function.owner)
         with contextlib.ExitStack() as stack:
@@ -79,11 +80,11 @@ def replace_line(line, new_node):
                 stack.enter_context(patch_code(f, code))
             yield code is not None
     finally:
-        block[at] = line.node
+        block[at] = statement.node
 
 
-def _find_block_and_index(tree, statement):
-    """Return the list that contains a statement in a tree, and the index of the statement."""
-    blocks = (block for node in ast.walk(tree) for _, block in ast.iter_fields(node))
-    return next((block, block.index(statement)) for block in blocks
-                if isinstance(block, list) and statement in block)
+def _find_block_and_index(tree, node):
+    """Return the list that contains a statement's node in a tree, and its index in the list."""
+    blocks = (block for parent in ast.walk(tree) for _, block in ast.iter_fields(parent))
+    return next((block, block.index(node)) for block in blocks
+                if isinstance(block, list) and node in block)

@@ -77,7 +77,7 @@ class WatchedFunction:
         self.arguments = [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
 
     @functools.cached_property
-    def lines(self):
+    def statements(self):
         """Return the Statements of the function in their order, without the docstring."""
         return list(_walk_statements(self, self.node))
 
@@ -85,10 +85,10 @@ class WatchedFunction:
     def globals(self):
         return self.functions[0].__globals__
 
-    def find_line(self, number):
+    def find_statement(self, line_number):
         """Return the innermost Statement of the function at a line number of its file, or None."""
-        found = [line for line in self.lines if line.first_line <= number <= line.node.end_lineno]
-        return max(found, key=lambda line: line.first_line, default=None)
+        found = [s for s in self.statements if s.first_line <= line_number <= s.node.end_lineno]
+        return max(found, key=lambda statement: statement.first_line, default=None)
 
 
 @dataclass(eq=False)
@@ -96,14 +96,14 @@ class Expression:
     """An expression of a function.
 
     node      its syntax node
-    line      the Statement that contains it; None for an argument of the function
+    statement    the Statement that contains it; None for an argument of the function
     function  the WatchedFunction that contains it
     root      True if the Statement assigns or returns the whole expression, or passes it to a call
     names     the variables to which the value is assigned, as source
     """
 
     node: ast.expr
-    line: object
+    statement: object
     function: object
     root: bool = False
     names: tuple = ()

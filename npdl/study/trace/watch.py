@@ -32,10 +32,10 @@ class Rewrite(ast.NodeTransformer):
     """Rewrites one function so that the hook, a Watch, receives the values of its expressions."""
 
     def __init__(self, watch, function):
-        self.watch, self.function, self.line = watch, function, None
+        self.watch, self.function, self.statement = watch, function, None
         self.node = copy.deepcopy(function.node)
         self.originals = dict(zip(ast.walk(self.node), ast.walk(function.node), strict=True))
-        self.lines = {line.node: line for line in function.lines}
+        self.statements = {one.node: one for one in function.statements}
         self.modules = {name for name, value in function.globals.items()
                         if isinstance(value, (ModuleType, type, FunctionType))} | {"self", "cls"}
 
@@ -54,12 +54,12 @@ class Rewrite(ast.NodeTransformer):
 
     def visit(self, node):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
-            line, outer = self.lines.get(self.originals[node]), self.line
-            if line is None:                            # a docstring, a class
+            statement, outer = self.statements.get(self.originals[node]), self.statement
+            if statement is None:                       # a docstring, a class
                 return node
-            self.line = line
+            self.statement = statement
             found = [*self.surround_with_hooks(self._rewrite_statement(node))]
-            self.line = outer
+            self.statement = outer
             return found
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             if isinstance(node, ast.Name) and node.id in self.modules or isinstance(
@@ -132,9 +132,10 @@ class Rewrite(ast.NodeTransformer):
     def make_hook_call(self, node, root=False, names=()):
         """Return the syntax tree of hook(n, node), for a new Expression with `root`, `names`."""
         number, original = len(self.watch.expressions), self.originals.get(node, node)
-        self.watch.expressions.append(Expression(original, self.line, self.function, root, names))
-        if root and self.line is not None:
-            self.line.expressions.append(number)
+        self.watch.expressions.append(Expression(
+            original, self.statement, self.function, root, names))
+        if root and self.statement is not None:
+            self.statement.expressions.append(number)
         return ast.copy_location(ast.Call(ast.Name(HOOK, ast.Load()),
                                           [ast.Constant(number), node], []), original)
 
