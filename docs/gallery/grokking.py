@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 
 from npdl.cli.console import start_script
-from npdl.study.plots.embedding_spectrum import fourier_spectrum
+from npdl.study.plots.embedding_spectrum import compute_power_spectrum
 from npdl.train import style
 from npdl.train.metrics import METRICS, read_records
 from npdl.train.recipes import make_recipe_config
@@ -40,7 +40,7 @@ def record_run():
         train(config, Path(folder) / "run", metrics={"table": keep_embeddings})
         records = read_records(Path(folder) / "run" / "metrics.jsonl")
         shutil.copy(Path(folder) / "run" / "curves.png", GALLERY / "grokking-curves.png")
-    k = int(fourier_spectrum(tables[-1]).argmax()) + 1
+    k = int(compute_power_spectrum(tables[-1]).argmax()) + 1
     wave = np.fft.rfft(tables[-1] - tables[-1].mean(0), axis=0)[k]              # wave (D,), complex
     plane, _, _ = np.linalg.svd(np.stack([wave.real, wave.imag]).T, full_matrices=False)
     steps = [record["step"] for record in records]

@@ -8,7 +8,7 @@ from npdl.cli.console import parse_path, set_description
 from npdl.cli.options import SECONDS
 from npdl.errors import InputError
 from npdl.study.blame.blame import blame
-from npdl.study.check.target import build_target
+from npdl.study.check.target import build_layer_and_inputs
 from npdl.study.containment import format_exception, time_limit, write_text
 from npdl.study.step.step import step
 
@@ -36,10 +36,11 @@ def parse_seconds(text):
 
 
 def _call_on_layer(options, function):
-    """Return work(layer, *inputs, **options of forward) for the layer that the options name."""
+    """Return function(layer, *inputs, **options of forward) for the layer that the options name."""
     with time_limit(options.limit):
         try:
-            layer, inputs, keywords = build_target(options.layer, options.input, options.set)
+            layer, inputs, keywords = build_layer_and_inputs(
+                options.layer, options.input, options.set)
             return function(layer, *inputs, **keywords)
         except SystemExit as error:
             raise InputError(f"{options.layer} called sys.exit({error.code!r}); remove that call"

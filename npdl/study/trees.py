@@ -74,20 +74,20 @@ def shift_values(nested):
                       if is_float(a) else a)
 
 
-def match_gradients(returned, has_floats):
+def match_gradients_to_inputs(returned, inputs_have_floats):
     """Return a tuple with one gradient for each input, made of the value that backward returned.
 
     returned  this value: a gradient, a tuple or a list
-    has_floats    a list with True for each input that has float arrays. Backward may leave out the
-              gradients of all other inputs; the tuple then has None in their place.
+    inputs_have_floats    a list with True for each input that has float arrays. Backward may leave
+              out the gradients of all other inputs; the tuple then has None in their place.
     """
-    if isinstance(returned, list) and len(has_floats) > 1:
+    if isinstance(returned, list) and len(inputs_have_floats) > 1:
         returned = tuple(returned)
     found = as_tuple(returned)
-    if len(found) == len(has_floats) or len(found) != sum(has_floats):
+    if len(found) == len(inputs_have_floats) or len(found) != sum(inputs_have_floats):
         return found
     given = iter(found)
-    return tuple(next(given) if is_given else None for is_given in has_floats)
+    return tuple(next(given) if is_given else None for is_given in inputs_have_floats)
 
 
 def draw_upstream(nested, rng):
@@ -110,7 +110,7 @@ def select_paths(nested, selected, zeros=False, path=""):
 
 
 @contextlib.contextmanager
-def restore_values(params, inputs):
+def preserve_values(params, inputs):
     """Restore the values of Params and inputs at the end of the `with` block."""
     params, found = [(param, param.data) for param in params], []
     map_leaves(inputs, found.append)

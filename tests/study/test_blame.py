@@ -39,7 +39,7 @@ def blame_changed_file(tmp_path, *changes, text=TWO):
     return run_blame(text, tmp_path)
 
 
-def test_a_correct_layer_is_correct(tmp_path):
+def test_the_report_of_a_correct_layer_says_correct(tmp_path):
     report = blame_changed_file(tmp_path)
     assert report.right and str(report).startswith("correct: 3 gradients agree with their")
     assert blame(npdl.LayerNorm(4), X).right

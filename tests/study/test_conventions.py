@@ -10,7 +10,7 @@ import pytest
 
 from npdl import BiRNN, Cache, Layer, Linear, Param, Sequential, blame, gradcheck
 from npdl.errors import InputError
-from npdl.study.check.adapters import Uncheckable, make_function_class
+from npdl.study.check.adapters import Uncheckable, make_function_pair_class
 from npdl.study.check.samples import sample
 
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -191,7 +191,7 @@ class ResultsInSelf(StateAndMemory):
         self.dx = super().backward(dvalues)
 
 
-class LossAndProbabilities:
+class LossAndProbabilitiesInSelf:
     """Returns (loss, probabilities), with targets in self; backward takes nothing."""
 
     def __init__(self, times=1):
@@ -214,11 +214,11 @@ class LossAndProbabilities:
     (ParamsInContainers, (X,), 4),
     (StateAndMemory, (X,), 2), (BothGradients, (X,), 2), (TupleOfGradients, (X,), 2),
     (DataclassOfGradients, (X,), 2), (ResultsInSelf, (X,), 2),
-    (LossAndProbabilities, (X, np.array([0, 3, 1])), 1)])
+    (LossAndProbabilitiesInSelf, (X, np.array([0, 3, 1])), 1)])
 def test_a_class_is_checked_with_all_its_parameters(cls, inputs, rows):
     report = gradcheck(cls(), *inputs)
     assert report.ok() and len(report.rows) == rows, report
-    takes_first = cls in (StateAndMemory, LossAndProbabilities)
+    takes_first = cls in (StateAndMemory, LossAndProbabilitiesInSelf)
     assert ("the other outputs are not checked" in str(report)) is takes_first
     [wrong] = gradcheck(cls(3), *inputs).wrong
     assert np.isclose(wrong.computed, 3 * wrong.numerical), wrong
@@ -241,7 +241,7 @@ def rnn_cell_backward(da_next, cache):
 def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
     parameters = {"Wax": draw_normal(5, 3), "Waa": draw_normal(5, 5), "Wya": draw_normal(2, 5)}
     inputs = draw_normal(3, 4), draw_normal(5, 4), parameters
-    layer, inputs, _ = sample(make_function_class(
+    layer, inputs, _ = sample(make_function_pair_class(
         "rnn_cell", rnn_cell_forward, rnn_cell_backward, lambda: inputs))
     report = gradcheck(layer, *inputs)
     assert report.ok(), report
@@ -300,14 +300,14 @@ def test_a_backward_that_raises_for_every_form_of_gradients_is_wrong():
 # --- names and structure ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state, right", [
+@pytest.mark.parametrize("make_dstate, right", [
     (lambda dx, dstate: dstate, True), (lambda dx, dstate: (dstate[0], 1), False),
     (lambda dx, dstate: None, None)])
-def test_the_gradient_of_a_state_has_the_structure_of_the_state(state, right):
+def test_the_gradient_of_a_state_has_the_structure_of_the_state(make_dstate, right):
     class Mine(BiRNN):
         def backward(self, dout, cache):
             dx, dstate = super().backward(dout, cache)
-            return dx, state(dx, dstate)
+            return dx, make_dstate(dx, dstate)
 
     start = draw_normal(1, 3, 3), draw_normal(1, 3, 3) + 1
     assert gradcheck(Mine(4, 3), draw_normal(3, 2, 4), start).right is right
@@ -393,7 +393,7 @@ def test_gradient_of_an_odd_type_gets_a_verdict(odd):
     assert not gradcheck(Odd(), X).ok()
 
 
-def test_without_a_float_input_or_a_parameter_nothing_is_right():
+def test_without_a_float_input_or_a_parameter_the_check_is_inconclusive():
     report = gradcheck((lambda ids: (np.eye(4)[ids], ids), lambda dout, ids: None),
                        np.array([0, 3]))
     assert report.right is None and not report.rows and not report.faults

@@ -78,8 +78,8 @@ def test_one_wrong_entry_of_a_large_array_is_found(times):
         assert [row.name for row in found.wrong] == ["input x"]
 
 
-def test_errors_that_cancel_when_all_outputs_are_used_are_found():
-    class Two(Layer):
+def test_errors_that_show_only_when_two_outputs_are_used_are_found():
+    class DoublesWithTwoOutputs(Layer):
         def forward(self, x):
             return (x, 2 * x, 3 * x), Cache(x=x)
 
@@ -87,15 +87,16 @@ def test_errors_that_cancel_when_all_outputs_are_used_are_found():
             used = sum(d.any() for d in douts)
             return sum(k * d for k, d in enumerate(douts, 1)) * (2 if used == 2 else 1)
 
-    assert "with an upstream gradient of output 0 and 1 only" in str(gradcheck(Two(), ROWS))
+    report = gradcheck(DoublesWithTwoOutputs(), ROWS)
+    assert "with an upstream gradient of output 0 and 1 only" in str(report)
 
 
-def returns_nothing(self, dy, cache):
+def return_nothing(self, dy, cache):
     Linear.backward(self, dy, cache)
 
 
 @pytest.mark.parametrize(("backward", "right", "words"), [
-    (returns_nothing, None, ["question: backward returned no gradient for input x"]),
+    (return_nothing, None, ["question: backward returned no gradient for input x"]),
     (lambda self, dy, cache: Linear.backward(self, dy, cache)[:, :, None], False,
      ["has shape (2, 3, 1, 4), must be (2, 3, 4)"]),
     (lambda self, dy, cache: dy @ self.W.data, False,
@@ -203,8 +204,8 @@ def test_extreme_inputs_are_right_or_inconclusive_but_never_wrong(layer, inputs,
 
 
 def test_ties_of_a_maximum_are_inconclusive():
-    """Both gives each of two equal entries the whole gradient: no derivative exists there."""
-    class Both:
+    """It gives each of two equal entries the whole gradient: no derivative exists there."""
+    class GradientToAllTies:
         def forward(self, x):
             self.x = x
             return x.max(1)
@@ -212,7 +213,7 @@ def test_ties_of_a_maximum_are_inconclusive():
         def backward(self, dy):
             return (self.x == self.x.max(1, keepdims=True)) * dy[:, None]
 
-    report = gradcheck(Both(), np.array([[1.0, 1.0, 0.0], [3.0, 2.0, 3.0]]))
+    report = gradcheck(GradientToAllTies(), np.array([[1.0, 1.0, 0.0], [3.0, 2.0, 3.0]]))
     assert report.right is None and not report.ok()
     assert "; inconclusive at [0, 0] and 3 other entries: the derivatives" in str(report)
 

@@ -14,15 +14,15 @@ from npdl.__main__ import main
 from npdl.study.homework import commands, sandbox
 from npdl.study.homework.answers import explain_lost_points
 from npdl.study.homework.exercise import Exercise
-from npdl.study.homework.grading import Grader, add_grades, grade_submissions
+from npdl.study.homework.grading import Grader, grade_submissions, sum_grades
 from npdl.study.homework.handout import write_homework
-from npdl.study.homework.submissions import list_submissions, read_submitted_file
-from tests.study.test_homework import solve
+from npdl.study.homework.submissions import find_submissions, read_submitted_file
+from tests.study.test_homework import make_solution
 
 SEALED = sandbox.can_restrict_system_calls()
 LINEAR = Exercise("Linear")
-RIGHT = solve("Linear")
-WRONG = solve("Linear", "self.b.grad += ", "self.b.grad += 2 * ")
+RIGHT = make_solution("Linear")
+WRONG = make_solution("Linear", "self.b.grad += ", "self.b.grad += 2 * ")
 FULL = "5 of 5"
 GRADE = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
 
@@ -49,7 +49,7 @@ def grade_files(tmp_path, seconds=20.0, **files):
     return {name: theirs["Linear"] for name, theirs in grades.items()}
 
 
-def test_grades_csv_and_feedback(tmp_path, capsys):
+def test_grades_csv_and_feedback_show_points_and_copies(tmp_path, capsys):
     renamed = RIGHT.replace("dy_rows", "upstream").replace("# dx", "# my own").replace(
         '        check_gradient(dy, (*cache.shape[:-1], E), "Linear")\n', "")
     grade_files(tmp_path, ada=RIGHT, ben=WRONG, blank=LINEAR.format_student_file(),
@@ -147,7 +147,7 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
     assert "converted to float32?" in grades["float32"].points["gradient of x"]
 
 
-def test_folders_zips_canvas_files_and_notebooks(tmp_path):
+def test_folders_zips_and_canvas_files_are_graded_and_notebooks_are_not(tmp_path):
     folder = tmp_path / "class"
     write_files(folder, {
         "deep/work/linear.py": RIGHT, "deep/.venv/linear.py": "", "twice/a/linear.py": RIGHT,
@@ -157,7 +157,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path):
         archive.writestr("work\\linear.py", RIGHT)
         archive.writestr("__MACOSX/linear.py", "")
     found = grade_submissions(folder, Grader({"Linear": LINEAR}, SEALED), tmp_path / "grades")
-    points = {name: str(add_grades(grades)) for name, grades in found.items()}
+    points = {name: str(sum_grades(grades)) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")
@@ -173,7 +173,7 @@ def test_large_files_zips_and_links_are_not_read(tmp_path):
         archive.writestr("linear.py", bytes(8 << 20))
     with open(folder / "large.zip", "wb") as file:
         file.truncate(30 << 20)
-    found = list_submissions(folder)
+    found = find_submissions(folder)
     for name, error, words in (("bomb", sandbox.InvalidFile, "more than 100000 bytes"),
                                ("large", sandbox.NotGraded, "more than 20971520 bytes"),
                                ("link", sandbox.InvalidFile, "linear.py is missing")):
@@ -191,21 +191,22 @@ def test_untrusted_answers_are_validated(content, found):
 
 
 @pytest.fixture
-def homework(tmp_path, monkeypatch):
+def homework_folder(tmp_path, monkeypatch):
     """Work in a folder with a homework and a class of one."""
     monkeypatch.chdir(tmp_path)
     write_homework("homework", ["Linear"])
     write_files(Path("class"), {"ada/linear.py": RIGHT})
 
 
-def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(homework, monkeypatch, capsys):
+def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(
+        homework_folder, monkeypatch, capsys):
     monkeypatch.setattr(commands, "can_restrict_system_calls", lambda: False)
     assert main(GRADE) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("note: submissions run without") and said[1] == "ada: 5 of 5"
 
 
-def test_the_last_line_counts_the_submissions_that_cannot_be_graded(homework, capsys):
+def test_the_last_line_counts_the_submissions_that_cannot_be_graded(homework_folder, capsys):
     write_files(Path("class"), {f"notebook{number:02}/linear.ipynb": "" for number in range(11)})
     assert main(GRADE) == 2
     assert "notebook08 and 2 more can't be graded" in capsys.readouterr().err
@@ -217,7 +218,8 @@ def test_the_last_line_counts_the_submissions_that_cannot_be_graded(homework, ca
     (["homework", "--homework", "homework"], "give FOLDER, which has the submissions"),
     (["class", "--homework", "homework", "--out", "homework"], "is not an empty folder"),
 ])
-def test_bad_folders_are_one_line_and_status_2(homework, monkeypatch, capsys, given, words):
+def test_bad_folders_give_one_error_line_and_status_2(
+        homework_folder, monkeypatch, capsys, given, words):
     monkeypatch.setattr(commands, "can_restrict_system_calls", lambda: True)
     assert main(["homework", "grade", *given]) == 2
     said = capsys.readouterr().err
@@ -225,7 +227,7 @@ def test_bad_folders_are_one_line_and_status_2(homework, monkeypatch, capsys, gi
     assert said.startswith("python -m npdl homework grade: ")
 
 
-def test_gradescope_zip_grades_in_its_folders(tmp_path, homework):
+def test_gradescope_zip_grades_in_its_folders(tmp_path, homework_folder):
     """The scripts run with a venv that is made from this Python, and without apt-get or pip."""
     assert not main(["homework", "grade", "--homework", "homework", "--gradescope", "a.zip"])
     source, submission = tmp_path / "auto" / "source", tmp_path / "auto" / "submission"

@@ -10,15 +10,15 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.study.check.samples import find_layer_classes
-from npdl.study.homework.answers import award_points, compute_answers, load_student_class
-from npdl.study.homework.exercise import Exercise, copy_method_source
+from npdl.study.homework.answers import compare_answers, compute_answers, use_student_class
+from npdl.study.homework.exercise import Exercise, format_method_for_subclass
 from npdl.study.homework.handout import LAYERS, write_homework
 from npdl.study.homework.home import describe_layer_errors
 
 EVERY = list(find_layer_classes())
 
 
-def solve(name, *changes):
+def make_solution(name, *changes):
     """Return an exercise with npdl's own source in the place of each blank, and with changes.
 
     `changes` are texts that alternate: old, new, old, new.
@@ -29,7 +29,7 @@ def solve(name, *changes):
         function = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)
                         and n.name == blank)
         lines = text.splitlines()
-        lines[function.lineno - 1 : function.end_lineno] = copy_method_source(
+        lines[function.lineno - 1 : function.end_lineno] = format_method_for_subclass(
             getattr(exercise.cls, blank)).splitlines()
         text = "\n".join(lines) + "\n"
     modules = {getattr(exercise.cls, blank).__module__ for blank in exercise.methods}
@@ -40,13 +40,13 @@ def solve(name, *changes):
     return text
 
 
-def compute_points(name, text, seed=3):
-    """Return the points for a file, in this process."""
+def compute_point_reasons(name, text, seed=3):
+    """Return {point: reason} for a file that runs in this process."""
     exercise = Exercise(name)
     asked = exercise.make_test_cases(seed)
     wanted = compute_answers(asked)
-    load_student_class(asked, text.encode(), exercise.file, name)
-    return award_points(compute_answers(asked, exercise.file), wanted)
+    use_student_class(asked, text.encode(), exercise.file, name)
+    return compare_answers(compute_answers(asked, exercise.file), wanted)
 
 
 @pytest.mark.parametrize("name", [
@@ -54,13 +54,15 @@ def compute_points(name, text, seed=3):
 def test_solution_gets_all_points_and_a_blank_none(name):
     text = Exercise(name).format_student_file()
     assert max(map(len, text.splitlines())) <= 100
-    blank, solved = compute_points(name, text), compute_points(name, solve(name))
+    blank = compute_point_reasons(name, text)
+    solved = compute_point_reasons(name, make_solution(name))
     assert solved == dict.fromkeys(blank, "")
     assert all(blank.values()) and "not written yet" in blank.values()
 
 
 def test_shapes_that_do_not_fit_are_named_with_the_line():
-    reason, = set(compute_points("Linear", solve("Linear", "rows.T @", "rows @")).values())
+    text = make_solution("Linear", "rows.T @", "rows @")
+    reason, = set(compute_point_reasons("Linear", text).values())
     assert "\n" not in reason
     assert "`self.W.grad += rows @ dy_rows` with rows (2, 3), dy_rows (2, 4): ValueError" in reason
 
@@ -85,16 +87,17 @@ def test_handout_shows_forward_and_hides_the_answer():
      {"conventions"}),
 ])
 def test_mistake_loses_only_its_own_points(right, wrong, lost):
-    points = compute_points("Linear", solve("Linear", right, wrong))
+    points = compute_point_reasons("Linear", make_solution("Linear", right, wrong))
     assert {point for point, reason in points.items() if reason} == lost
 
 
 def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
-    points = compute_points("LayerNorm", solve("LayerNorm", "dx_hat = dy * self.gain.data",
-                                               "dy *= self.gain.data; dx_hat = -dy"))
+    points = compute_point_reasons("LayerNorm", make_solution(
+        "LayerNorm", "dx_hat = dy * self.gain.data", "dy *= self.gain.data; dx_hat = -dy"))
     assert points["conventions"].startswith("dy is modified.")
     assert points["other sizes and options"].startswith("gradient of x: wrong, relative error")
-    points = compute_points("LayerNorm", solve("LayerNorm", "return dx", "return None"))
+    text = make_solution("LayerNorm", "return dx", "return None")
+    points = compute_point_reasons("LayerNorm", text)
     assert points["gradient of x"].startswith("missing; `backward` must compute it")
     assert points["conventions"] == "not judged, because a gradient is wrong"
 
@@ -105,7 +108,8 @@ def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
     ("LayerNorm", ".mean(-1, keepdims=True)", ".mean(1, keepdims=True)"),
 ])
 def test_points_do_not_depend_on_the_seed(name, right, wrong):
-    found = {tuple(map(bool, compute_points(name, solve(name, right, wrong), seed).values()))
+    text = make_solution(name, right, wrong)
+    found = {tuple(map(bool, compute_point_reasons(name, text, seed).values()))
              for seed in range(6)}
     assert len(found) == 1 and any(next(iter(found)))
 
@@ -119,13 +123,13 @@ def write_and_enter_homework(tmp_path, monkeypatch, *layers, **options):
 def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monkeypatch, is_exam):
     write_and_enter_homework(tmp_path, monkeypatch, "Linear", is_exam=is_exam)
     assert describe_layer_errors("Linear") == "not written yet"
-    Path("linear.py").write_text(solve("Linear"))
+    Path("linear.py").write_text(make_solution("Linear"))
     assert describe_layer_errors("Linear") == ""
-    Path("linear.py").write_text(solve("Linear", "self.b.grad += ", "self.b.grad += 2 * "))
+    Path("linear.py").write_text(make_solution("Linear", "self.b.grad += ", "self.b.grad += 2 * "))
     said = describe_layer_errors("Linear")
     assert "gradient of b: wrong, relative error" in said and "self.b.grad += 2 *" in said
     assert ("fix  " in said) is ("npdl blame" in Path("README.md").read_text()) is not is_exam
-    Path("linear.py").write_text("import no_such_module\n" + solve("Linear"))
+    Path("linear.py").write_text("import no_such_module\n" + make_solution("Linear"))
     assert "Import only NumPy, math, itertools and functools" in describe_layer_errors("Linear")
     Path("linear.py").write_text("def")
     assert "line 1: invalid syntax (Python 3" in describe_layer_errors("Linear")
@@ -133,7 +137,7 @@ def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monk
 
 def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, monkeypatch):
     write_and_enter_homework(tmp_path, monkeypatch, "LayerNorm", is_exam=True)
-    Path("layer_norm.py").write_text(solve("LayerNorm", "dx_hat - shift", "dx_hat + shift"))
+    Path("layer_norm.py").write_text(make_solution("LayerNorm", "dx_hat - shift", "dx_hat + shift"))
     said = describe_layer_errors("LayerNorm").splitlines()[-1]
     assert said.startswith("most likely wrong: line ") and ", or line " in said
     assert "`shift = dx_hat.mean(" in said and "`dx = (dx_hat + shift" in said
@@ -154,7 +158,7 @@ def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, ca
 
 def test_a_handout_runs_its_tests_with_pytest(tmp_path, monkeypatch):
     write_and_enter_homework(tmp_path, monkeypatch, "Linear", "Tanh")
-    Path("linear.py").write_text(solve("Linear"))
+    Path("linear.py").write_text(make_solution("Linear"))
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
                           capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})

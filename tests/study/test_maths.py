@@ -35,7 +35,7 @@ from npdl.study.trace.statements import make_watched_function
     ("dc = dh * (1 - tanh_c * tanh_c)", "dc = dh ⊙ (1 − tanh(c) ⊙ tanh(c))"),
     ("state = new if valid is None else make_selector(new)", ""),
 ])
-def test_a_line_of_code_as_a_formula(code, formula):
+def test_a_line_of_code_is_written_as_a_formula(code, formula):
     node = ast.parse(code).body[0]
     assert maths.format_formula(node) == formula
 

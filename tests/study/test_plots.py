@@ -16,7 +16,7 @@ from tests.tools.refusals import status_of
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def run_folders(tmp_path_factory):
     """Return {model: folder} of two tiny runs."""
     folder = tmp_path_factory.mktemp("runs")
     for model in ("gpt", "lstm"):
@@ -33,12 +33,12 @@ def run_plot_command(*words):
 @pytest.mark.slow
 @pytest.mark.parametrize("what, model", [
     (what, model) for what in KINDS for model in ("gpt", "lstm")[: 1 + (what != "gradients")]])
-def test_each_command_writes_the_same_png_twice(runs, tmp_path, capsys, what, model):
+def test_each_command_writes_the_same_png_twice(run_folders, tmp_path, capsys, what, model):
     if (what, model) == ("attention", "lstm"):
-        assert run_plot_command(what, runs[model]) == 2
+        assert run_plot_command(what, run_folders[model]) == 2
         assert "has no attention" in capsys.readouterr().err
         return
-    run = [] if what == "gradients" else [runs[model]]
+    run = [] if what == "gradients" else [run_folders[model]]
     paths = [tmp_path / "1.png", tmp_path / "2.png"]
     for path in paths:
         assert run_plot_command(what, *run, "--out", path) == 0
@@ -51,7 +51,7 @@ def test_each_command_writes_the_same_png_twice(runs, tmp_path, capsys, what, mo
     ["attention"], ["curves"], ["gradients", "somewhere"], ["flow", "nowhere"],
     ["gradients", "--steps", "0"], ["flow", "--text", "5"], ["flow"],
 ])
-def test_bad_options_are_one_line_and_write_nothing(tmp_path, monkeypatch, capsys, words):
+def test_bad_options_give_one_error_line_and_write_nothing(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)
     assert run_plot_command(*words) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -61,8 +61,9 @@ def test_bad_options_are_one_line_and_write_nothing(tmp_path, monkeypatch, capsy
 @pytest.mark.slow
 @pytest.mark.parametrize(("text", "error"), [
     ("1 + 2 =", ""), ("1 + 2 = 3 EOS 1 + 2", "with 1 to 6 tokens"), ("1 + 99 =", "unknown token")])
-def test_attention_of_a_text(runs, tmp_path, capsys, text, error):
-    status = run_plot_command("attention", runs["gpt"], "--text", text, "--out", tmp_path / "a.png")
+def test_attention_plot_takes_a_text_or_gives_an_error(run_folders, tmp_path, capsys, text, error):
+    out = tmp_path / "a.png"
+    status = run_plot_command("attention", run_folders["gpt"], "--text", text, "--out", out)
     assert status == (2 if error else 0) and error in capsys.readouterr().err
 
 
@@ -105,11 +106,11 @@ def test_flow_shows_activations_and_gradients_and_leaves_the_model_alone(model):
 
 
 @pytest.mark.parametrize("p, k", [(31, 9), (8, 3), (8, 4), (2, 1)])
-def test_the_spectrum_and_the_circle_of_a_frequency(p, k):
+def test_spectrum_and_projection_find_the_circle_of_a_frequency(p, k):
     n = np.arange(p)
     waves = np.stack([np.cos(2 * np.pi * k * n / p), np.sin(2 * np.pi * k * n / p)]).T
     axes, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 2)))
-    shares = embedding_spectrum.fourier_spectrum(waves @ axes.T + 7.0)
+    shares = embedding_spectrum.compute_power_spectrum(waves @ axes.T + 7.0)
     assert len(shares) == p // 2 and shares[k - 1] == pytest.approx(1.0)
     if p == 31:
         radius = np.linalg.norm(embedding_spectrum.project_to_frequency(waves @ axes.T, k), axis=1)
@@ -118,7 +119,7 @@ def test_the_spectrum_and_the_circle_of_a_frequency(p, k):
 
 def test_principal_components_are_those_of_the_covariance():
     table = np.random.default_rng(0).standard_normal((20, 5)) * [5, 3, 1, 1, 1]
-    scores, share = embedding_spectrum.principal_components(table)
+    scores, share = embedding_spectrum.compute_principal_components(table)
     values = np.linalg.eigvalsh(np.cov(table.T, bias=True))[::-1]
     np.testing.assert_allclose(share, values[:2] / values.sum())
     np.testing.assert_allclose(scores.var(0), values[:2])

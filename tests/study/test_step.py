@@ -15,7 +15,7 @@ from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.check.samples import find_layer_classes, sample
 from npdl.study.step import record
-from npdl.study.step.pictures import Summary
+from npdl.study.step.pictures import ArraySummary
 from npdl.study.step.show_html import format_page
 from npdl.study.step.step import PHASES
 from tests.layers.cases import is_composed
@@ -33,11 +33,11 @@ def capture_show(walk, *phases):
 
 
 @pytest.fixture(scope="module")
-def lstm():
+def lstm_walk():
     return step(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2)))
 
 
-def list_mark_kinds(walk):
+def get_mark_kinds(walk):
     """Return {name: the kind of its Mark, or ""} of what backward wrote."""
     writes = [w for s in walk.recording.list_steps("backward") for w in s.writes]
     return {w.name: w.mark.kind if w.mark else "" for w in writes}
@@ -116,22 +116,22 @@ def test_no_value_of_npdls_layers_is_wrong(name):
     layer, inputs, options = sample(CLASSES[name])
     walk = step(layer, *inputs, **options)
     assert walk.recording.error is None and walk.steps(("backward",))
-    assert set(list_mark_kinds(walk).values()) <= {"right", ""}
+    assert set(get_mark_kinds(walk).values()) <= {"right", ""}
     all_zero = name in ("ThresholdNeuron", "XOR")
     assert walk.finals and all(row.right is (None if all_zero else True) for row in walk.finals)
-    assert all_zero or "right" in list_mark_kinds(walk).values()
+    assert all_zero or "right" in get_mark_kinds(walk).values()
 
 
-def test_each_line_of_an_lstm_is_compared_at_each_time_step(lstm):
+def test_each_line_of_an_lstm_is_compared_at_each_time_step(lstm_walk):
     compared = {}
-    for one in lstm.steps(("backward",)):
+    for one in lstm_walk.steps(("backward",)):
         for write in one.writes:
             if write.mark is not None and "LSTMCell" in one.call.name:
                 assert write.mark.kind == "right", one.statement.source
                 compared.setdefault(write.name, set()).add(one.iterations[-1])
     assert set("di df do dg dz_i dz_f dz_o dz_g dz self.W_h.grad".split()) <= set(compared)
     assert all(found == {"t = 0", "t = 1", "t = 2"} for found in compared.values())
-    assert re.search(r"LSTMCell.backward  called by line \d+ of Recurrent", capture_show(lstm))
+    assert re.search(r"LSTMCell.backward  called by line \d+ of Recurrent", capture_show(lstm_walk))
 
 
 class WrongShift(LayerNorm):
@@ -194,7 +194,7 @@ class Replaces(Linear):
      ["W"], ["overwritten"])], ids=lambda value: getattr(type(value), "__name__", ""))
 def test_values_are_marked(layer, inputs, marks, wrong, words):
     walk = step(layer, *inputs)
-    assert list_mark_kinds(walk) == marks
+    assert get_mark_kinds(walk) == marks
     assert [row.name for row in walk.finals if row.right is False] == wrong
     assert not [word for word in words if word not in capture_show(walk)]
 
@@ -235,15 +235,15 @@ def test_colours_are_used_in_a_terminal_only(monkeypatch):
 
 def test_a_summary_counts_entries_that_are_not_finite():
     array = np.array([[1.0, -3.0], [np.nan, np.inf]])
-    found = Summary.from_array(array)
+    found = ArraySummary.from_array(array)
     assert (found.nan, found.inf, found.low, found.high) == (1, 1, -3.0, 1.0)
     assert found.norm == pytest.approx(np.sqrt(10))
     array[...] = 0                                      # a summary keeps its values
     assert found.entries[0, 1] == -3.0
-    big = Summary.from_array(np.arange(100.0 * 33).reshape(10, 10, 33))
+    big = ArraySummary.from_array(np.arange(100.0 * 33).reshape(10, 10, 33))
     assert big.entries.shape == (16, 16)
     assert big.entries.mean() == pytest.approx(np.arange(3300).mean(), rel=0.01)
-    assert Summary.from_array(np.zeros((1, 2, 0))).format_line().endswith("empty")
+    assert ArraySummary.from_array(np.zeros((1, 2, 0))).format_line().endswith("empty")
 
 
 def test_the_transcript_in_the_docs_is_what_the_command_prints(capsys):
@@ -270,8 +270,8 @@ def read_page_data(text):
     return json.loads(found[1])
 
 
-def test_the_page_is_one_small_file_that_loads_nothing(lstm, tmp_path):
-    text = lstm.to_html(tmp_path / "deep" / "page.html").read_text(encoding="utf-8")
+def test_the_page_is_one_small_file_that_loads_nothing(lstm_walk, tmp_path):
+    text = lstm_walk.to_html(tmp_path / "deep" / "page.html").read_text(encoding="utf-8")
     assert len(text.encode()) < 1_000_000
     assert "default-src 'none'" in text and not re.search(r"(src|href|url)\s*[=(]", text)
     assert "http" not in text.replace("http-equiv", "")

@@ -48,7 +48,7 @@ def test_every_step_shows_its_line_and_arrays(tab, pages, name):
     assert all(url.startswith("file://") and url.endswith(".html") for url in tab.requests)
 
 
-def test_keys_step_and_play(tab, pages):
+def test_keys_move_between_steps_and_play(tab, pages):
     tab.open(pages["lstm"].as_uri() + "#keys")
     for key, wanted in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("Home", 0)):
         tab.press(key)

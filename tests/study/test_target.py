@@ -23,7 +23,7 @@ from npdl.study.check.samples import (
     make_sample_with_option,
     sample,
 )
-from npdl.study.check.target import build_target
+from npdl.study.check.target import build_layer_and_inputs
 from npdl.study.containment import is_library_file
 from npdl.study.trees import as_tuple, draw_upstream, leaves
 
@@ -95,7 +95,7 @@ def write_layer_file(folder, **lines):
     (["arrays.py:Affine"], "the inputs of forward are not known; give the shape of each"),
     (["arrays.py:Affine", "--input", "x=2,3"], "Affine needs W, b: give --set W=4 for"),
 ])
-def test_command_line_errors_are_one_line(tmp_path, monkeypatch, capsys, words, text):
+def test_command_line_errors_give_one_line(tmp_path, monkeypatch, capsys, words, text):
     monkeypatch.chdir(tmp_path)
     Path("arrays.py").write_text(ARRAYS)
     for command in ("step", "blame"):
@@ -107,10 +107,10 @@ def test_command_line_errors_are_one_line(tmp_path, monkeypatch, capsys, words, 
 def test_set_gives_numbers_arrays_and_options_of_npdls_layers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("arrays.py").write_text(ARRAYS)
-    layer, inputs, _ = build_target("arrays.py:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
+    layer, inputs, _ = build_layer_and_inputs("arrays.py:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
     assert layer.original.W.shape == (3, 2) and layer.original.b.shape == (2,)
     assert inputs[0].shape == (2, 3)
-    layer, _, _ = build_target("LSTM", (), ["num_layers=2"])
+    layer, _, _ = build_layer_and_inputs("LSTM", (), ["num_layers=2"])
     assert len(layer.layers) == 2
     for command in ("step", "blame"):
         assert main([command, "arrays.py:Affine", "--input", "x=2,3", "--set", "W=3,2", "--set",
@@ -200,8 +200,8 @@ def test_the_second_sample_differs_in_every_size():
                    if (m, n) != (2, 2) or name != "XOR"), (name, pairs)
 
 
-def outputs_and_gradients(layer, inputs, options):
-    """{path: array} of the outputs, the gradients and the running statistics of a sample."""
+def compute_outputs_and_gradients(layer, inputs, options):
+    """Return {path: array} of the outputs, the gradients and the running statistics of a sample."""
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
         dx = layer.backward(draw_upstream(outputs, make_rng(0, 78)), cache)
@@ -221,8 +221,8 @@ def test_the_sizes_of_the_examples_are_no_defaults():
         for option, taken in inspect.signature(cls.__init__).parameters.items():
             if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
                 with contextlib.suppress(InputError):   # the default may not fit the other sizes
-                    default = outputs_and_gradients(*sample(cls, **{option: taken.default}))
-                    plain = outputs_and_gradients(*sample(cls))
+                    default = compute_outputs_and_gradients(*sample(cls, **{option: taken.default}))
+                    plain = compute_outputs_and_gradients(*sample(cls))
                     assert are_different(default, plain), (name, option)
 
 
@@ -251,9 +251,9 @@ def test_every_option_changes_the_result(cls):
             if path in own and own[path].shape == param.shape:
                 param.data[...] = own[path].data
         try:
-            expected = outputs_and_gradients(plain, before, given | more)
+            expected = compute_outputs_and_gradients(plain, before, given | more)
         except InputError:                              # it doesn't run without the option
             continue
-        found = outputs_and_gradients(layer, inputs, options)
+        found = compute_outputs_and_gradients(layer, inputs, options)
         is_input = name == "state" and len(before) == len(inputs)
         assert is_input or are_different(found, expected), (name, value)

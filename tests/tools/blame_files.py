@@ -19,7 +19,7 @@ from npdl.errors import InputError
 from npdl.study.blame.blame import blame
 from npdl.study.blame.report import REMAINS
 from npdl.study.check.gradcheck import gradcheck
-from npdl.study.check.target import build_target
+from npdl.study.check.target import build_layer_and_inputs
 
 FOLDER = Path(__file__).parents[1] / "study" / "mistakes"
 MARK = "# correct: "
@@ -67,7 +67,7 @@ def build_layer(text, folder):
     """Return (layer, inputs, options) for the last layer of a source, written into `folder`."""
     path = Path(folder, f"layer_{abs(hash(text))}.py")
     path.write_text(text)
-    return build_target(f"{path}:{''.join(LAYER.findall(text)[-1])}")
+    return build_layer_and_inputs(f"{path}:{''.join(LAYER.findall(text)[-1])}")
 
 
 def run_blame(text, folder):

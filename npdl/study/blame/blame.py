@@ -22,18 +22,18 @@ from dataclasses import replace
 import numpy as np
 
 from npdl.errors import NpdlError
-from npdl.study.blame.exceptions import blame_backward_exception, report_exception
+from npdl.study.blame.exceptions import blame_backward_exception, make_exception_blame
 from npdl.study.blame.inputs import (
+    make_minimised_verdict,
     make_other_inputs,
     make_validation_checks,
-    minimise_inputs,
     record_part_calls,
 )
 from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import REMAINS, Blame, make_blame, set_candidate_values
 from npdl.study.check.adapters import Uncheckable, as_layer, unwrap_adapter
-from npdl.study.check.side_effects import find_side_effects
+from npdl.study.check.side_effects import describe_side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import add_note_on_timeout, format_exception, is_npdl_class
@@ -62,7 +62,7 @@ def blame(layer, *inputs, **options):
     except Exception as error:
         if isinstance(error, NpdlError) and is_npdl_class(type(layer)):
             raise
-        return report_exception(layer, error)
+        return make_exception_blame(layer, error)
     return blame_subject(subject)
 
 
@@ -95,10 +95,11 @@ def blame_subject(subject, try_other_inputs=True, budget=None):
         if verdict.used_outputs is None:
             return _blame_right_gradients(verdict, try_other_inputs, budget)
         if isinstance(verdict.error, (NotImplementedError, Uncheckable)):
-            return report_exception(subject.layer, verdict.error, verdict.notes, in_backward=True)
+            return make_exception_blame(
+                subject.layer, verdict.error, verdict.notes, in_backward=True)
         budget.seconds = max(budget.seconds, budget.elapsed + SEARCH_SECONDS)
         with add_note_on_timeout(lambda: _describe_wrong_gradients(verdict)):
-            return _find_incorrect_line(verdict, budget)
+            return _blame_failed_check(verdict, budget)
 
 
 def _blame_right_gradients(verdict, try_other_inputs, budget):
@@ -109,7 +110,7 @@ def _blame_right_gradients(verdict, try_other_inputs, budget):
     """
     rows, seconds = verdict.rows, budget.elapsed        # about the time of another check
     if verdict.questions:
-        return _report_questions(verdict)
+        return _blame_with_questions(verdict)
     if verdict.check.has_only_zero_gradients or not any(row.right for row in rows):
         why = "every gradient is 0 for these inputs" if verdict.check.has_only_zero_gradients else \
             "; ".join(dict.fromkeys(r.reason for r in rows)) or "no parameter and no float input"
@@ -127,7 +128,7 @@ def _blame_right_gradients(verdict, try_other_inputs, budget):
         if report and report.error is None and any(row.right is False for row in report.rows):
             report.notes.insert(0, note)
             return report
-    faults = find_side_effects(verdict.check) if try_other_inputs else ()
+    faults = describe_side_effects(verdict.check) if try_other_inputs else ()
     if faults:
         return make_blame(verdict, kind="side effect", diagnosis="; ".join(faults))
     doubtful = [f"gradient of {row.name} is {row.inconclusive_text}"
@@ -138,7 +139,7 @@ def _blame_right_gradients(verdict, try_other_inputs, budget):
     return Blame(True, rows, verdict.notes)
 
 
-def _report_questions(verdict):
+def _blame_with_questions(verdict):
     """Return the Blame for a Verdict that has questions to the author of the layer."""
     statement = _find_backward_return(verdict.subject)
     if statement and not statement.is_return and not any(row.right for row in verdict.rows):
@@ -167,35 +168,35 @@ def _describe_wrong_gradients(verdict):
     return f"the gradients of {', '.join(row.name for row in verdict.wrong)} are wrong"
 
 
-def _find_incorrect_line(verdict, budget):
+def _blame_failed_check(verdict, budget):
     """Search for the incorrect line of a layer whose check failed, and return the Blame.
 
     If a part of the layer is wrong when it is checked alone, the search begins in this part. The
     Blame of the part is returned if the fix of the part corrects the whole layer, or if the search
     in the whole layer verifies no fix.
     """
-    minimised = verdict if verdict.error is not None else minimise_inputs(verdict)
-    runs, part = Runs(minimised.check, minimised.used_outputs, budget), None
+    minimised_verdict = verdict if verdict.error is not None else make_minimised_verdict(verdict)
+    runs, part = Runs(minimised_verdict.check, minimised_verdict.used_outputs, budget), None
     try:
         part = _blame_wrong_part(verdict, runs) if verdict.error is None else None
         if part and (budget.is_spent or part.verified and REMAINS not in part.notes):
             return part
         if part:
             runs.budget = Budget(budget.left / 2, (budget.seconds - budget.elapsed) / 2)
-        report = _search_and_confirm(verdict, minimised, runs)
+        report = _blame_and_confirm_fix(verdict, minimised_verdict, runs)
     except Exception as error:                          # code that can't be instrumented
         report = make_blame(verdict, diagnosis="the search for the line failed: "
                                               + format_exception(error))
     return part if part and (not report.verified or REMAINS in report.notes) else report
 
 
-def _search_and_confirm(verdict, minimised, runs):
+def _blame_and_confirm_fix(verdict, minimised_verdict, runs):
     """Search for the incorrect line, check its fix, and return the Blame.
 
-    `verdict` is the Verdict on the student's inputs, and `minimised` on the inputs of `runs`.
+    `verdict` is the Verdict on the student's inputs, `minimised_verdict` on the inputs of `runs`.
     """
     report = blame_backward_exception(verdict, runs) if verdict.error is not None else \
-        _blame_wrong_gradients(verdict, minimised, runs)
+        _blame_wrong_gradients(verdict, minimised_verdict, runs)
     if report.edit and not report.verified:
         confirm_fix(verdict, report, runs.budget)
     return report
@@ -211,7 +212,8 @@ def _blame_wrong_part(verdict, runs):
             own = check_gradients(Subject(as_layer(part), inputs))
             if own.error is not None or not own.wrong:
                 continue
-            report = _search_and_confirm(own, own, Runs(own.check, own.used_outputs, runs.budget))
+            own_runs = Runs(own.check, own.used_outputs, runs.budget)
+            report = _blame_and_confirm_fix(own, own, own_runs)
             names = wrong = {row.name for row in verdict.wrong}
             if report.verified:
                 with replace_statement(report.edit.statement, report.edit.node):
@@ -225,14 +227,15 @@ def _blame_wrong_part(verdict, runs):
     return None
 
 
-def _blame_wrong_gradients(verdict, minimised, runs):
+def _blame_wrong_gradients(verdict, minimised_verdict, runs):
     """Find the line that makes a gradient wrong, and return its Blame.
 
     The search tries to correct all gradients by changing one statement, and then by changing two.
     """
-    runs.set_true_gradients({row.name for row in minimised.wrong})
+    runs.set_true_gradients({row.name for row in minimised_verdict.wrong})
     localization = localize(runs)
-    if fixes := FixSearch(localization, make_validation_checks(minimised.check)).find_fixes():
+    validation = make_validation_checks(minimised_verdict.check)
+    if fixes := FixSearch(localization, validation).find_fixes():
         return _blame_with_fixes(verdict, localization, fixes)
     if localization.two_change_candidates:
         return _blame_without_fix(verdict, localization, localization.two_change_candidates[0])

@@ -69,12 +69,12 @@ def make_statement_edits(node):
         yield TERM, "this line should not be here", "pass"
 
 
-def _unparse_replaced(statement, old, new):
+def _unparse_replaced(node, old, new):
     """Return the source of a statement after the syntax node `new` replaces a part of it."""
-    return ast.unparse(ast.fix_missing_locations(clone_tree(statement, old, new)))
+    return ast.unparse(ast.fix_missing_locations(clone_tree(node, old, new)))
 
 
-def make_expression_edits(expression, vocabulary):
+def make_edits_by_part(expression, vocabulary):
     """Yield (part, its edits) for each part of an expression, with values from a Vocabulary."""
     for node, parent, is_index in walk_subexpressions(expression):
         changes = _make_part_edits(node, parent, is_index, node is expression, vocabulary)
@@ -135,7 +135,7 @@ def _make_syntax_edits(node, is_index):
         yield TOKEN, "wrong order", ast.BinOp(right, op, left)
         if isinstance(op, ast.MatMult):
             yield FACTOR, "missing transpose", (
-                f"{_transpose_source(right)} @ {_transpose_source(left)}")
+                f"{_format_transpose(right)} @ {_format_transpose(left)}")
         if isinstance(left, ast.BinOp):
             inner = ast.BinOp(left.right, op, right)
             yield FACTOR, "misplaced parentheses", ast.BinOp(left.left, left.op, inner)
@@ -149,7 +149,7 @@ def _make_syntax_edits(node, is_index):
         yield from _make_call_edits(node)
 
 
-def _transpose_source(node):
+def _format_transpose(node):
     """Return the source of the transpose of an expression. For x.T this is x."""
     if isinstance(node, ast.Attribute) and node.attr == "T":
         return f"({ast.unparse(node.value)})"
@@ -170,14 +170,14 @@ def _make_value_edits(node, text, parent, is_whole, vocabulary):
             node.op, (ast.Mult, ast.MatMult, ast.Div))):    # another edit removes this minus
         yield TOKEN, "wrong sign", f"-({text})"
     is_turned = "T" in (getattr(node, "attr", ""), getattr(parent, "attr", ""))
-    yield TOKEN, "extra transpose" if is_turned else "missing transpose", _transpose_source(node)
+    yield TOKEN, "extra transpose" if is_turned else "missing transpose", _format_transpose(node)
     yield FACTOR, "missing transpose", f"({text}).swapaxes(-1, -2)"
     is_factor = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if not is_factor:
         yield from ((FACTOR, "missing factor", f"({text}) {sign} ({a})")
                     for a in [*vocabulary.operands, "2"] for sign in "*/")
         yield from ((DERIVATIVE, "missing factor (a derivative)", f"({text}) {sign} ({a})")
-                    for a in vocabulary.derivatives for sign in "*/")
+                    for a in vocabulary.derivative_sources for sign in "*/")
     if is_whole or not is_factor:
         yield from ((TERM, "missing term", f"({text}) {sign} ({a})")
                     for a in vocabulary.operands for sign in "+-")
@@ -187,7 +187,7 @@ def _make_value_edits(node, text, parent, is_whole, vocabulary):
         if getattr(vocabulary.arrays.get(text), "dtype", None) is not np.dtype(bool):
             yield from ((DERIVATIVE, "wrong derivative", form.format(a=text))
                         for form in DERIVATIVES)
-        yield from ((DERIVATIVE, "wrong variable", a) for a in vocabulary.derivatives)
+        yield from ((DERIVATIVE, "wrong variable", a) for a in vocabulary.derivative_sources)
 
 
 def _make_call_edits(node):

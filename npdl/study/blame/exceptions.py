@@ -11,10 +11,10 @@ from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import Blame, make_blame, make_statement_fields, shorten_path
 from npdl.study.check.adapters import Uncheckable
 from npdl.study.containment import NPDL, format_exception, is_student_file
-from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
+from npdl.study.trace.oracle import Oracle, guess_variable_names, normalise_name
 from npdl.study.trace.statements import (
+    list_bound_and_changed_variables,
     list_read_variables,
-    list_written_variables,
     make_watched_function,
 )
 from npdl.study.trace.syntax import find_names
@@ -28,7 +28,7 @@ def blame_backward_exception(verdict, runs):
     """Find the line that made backward raise an exception; return its Blame (the answer)."""
     stack = list(_walk_traceback(verdict.error, runs.watch))
     if not stack:
-        return report_exception(verdict.subject.layer, verdict.error, verdict.notes)
+        return make_exception_blame(verdict.subject.layer, verdict.error, verdict.notes)
     stack = [step for step in stack if step[0].function.file == runs.watch.main_file] or stack
     frames = record_backward(runs)[1]
     frames |= {(one.expressions[-1], 0): held for one, held in stack[::-1] if one.expressions}
@@ -50,7 +50,7 @@ def blame_backward_exception(verdict, runs):
     return make_blame(verdict, faulty, kind="raised", diagnosis=read)
 
 
-def report_exception(layer, error, notes=(), in_backward=False):
+def make_exception_blame(layer, error, notes=(), in_backward=False):
     """Return the Blame of an exception that is not a mistake in a statement of backward.
 
     For NotImplementedError the kind is "blank": the code isn't written yet. For every other
@@ -109,9 +109,9 @@ def _find_faulty_statement(error, stack, localization):
     for before in faulty.function.statements[::-1]:
         if before.first_line >= faulty.first_line:
             continue
-        bound = names & {*list_written_variables(before.node)[0]}
+        bound = names & {*list_bound_and_changed_variables(before.node)[0]}
         for name in bound:
-            own = {normalise_name(name), *guess_variables(name)} & shapes.keys()
+            own = {normalise_name(name), *guess_variable_names(name)} & shapes.keys()
             if isinstance(held.get(name), np.ndarray) and own and not any(
                     held[name].shape in shapes[n] for n in own):
                 return before

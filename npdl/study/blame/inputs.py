@@ -20,7 +20,7 @@ FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by eac
                                         # factors find more mistakes, but answer later
 
 
-def minimise_inputs(verdict):
+def make_minimised_verdict(verdict):
     """Return gradcheck's Verdict on shorter inputs for which a gradient is still wrong.
 
     verdict  the Verdict on the student's inputs; it is returned if no shorter inputs are found
@@ -90,8 +90,8 @@ def make_other_inputs(subject):
         yield f"{given}other parameters", subject.inputs, 1
     changes = {"a repeated id or another mask": _change_last_id_or_flag}
     if not isinstance(unwrap_adapter(subject.layer), FunctionPair):
-        changes["a second row of the inputs"] = functools.partial(_double_axis, axis=0)
-        changes["a second time step"] = functools.partial(_double_axis, axis=1)
+        changes["a second row of the inputs"] = functools.partial(_double_axis_of_length_1, axis=0)
+        changes["a second time step"] = functools.partial(_double_axis_of_length_1, axis=1)
     for factor in FACTORS:
         changes[f"the float inputs times {factor:g}"] = lambda a, by=factor: (
             a * by if is_float(a) else a)
@@ -111,7 +111,7 @@ def _change_last_id_or_flag(array):
     return array
 
 
-def _double_axis(array, axis):
+def _double_axis_of_length_1(array, axis):
     """Extend an axis of length 1 to length 2 and return the array; other arrays don't change."""
     if array.ndim < axis + 2 or array.shape[axis] != 1:
         return array

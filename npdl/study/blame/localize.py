@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npdl.study.relative_error import relative_error
-from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
+from npdl.study.trace.oracle import Oracle, guess_variable_names, normalise_name
 from npdl.study.trace.runs import LEAST, SOLVED, ZERO, solve_linear
 from npdl.study.trace.syntax import is_pass_through
 
@@ -290,7 +290,7 @@ def _set_status(localization, candidate):
     if candidate.feasible and candidate.unique and not candidate.gradient_of \
             and candidate.status < PASSED:
         expected = candidate.expected[candidate.first_key_to_change]
-        candidate.gradient_of = localization.oracle.find_expression_with_gradient(expected)
+        candidate.gradient_of = localization.oracle.find_source_with_gradient(expected)
 
 
 def _find_called_function_name(node):
@@ -319,7 +319,7 @@ def _find_value_status(localization, candidate, key, value):
     if name and expected is not None and oracle.is_gradient_of(expected, name):
         candidate.gradient_of = candidate.gradient_of or name
         return UNMATCHED
-    return MATCHED if value.any() and oracle.find_expression_with_gradient(value) else UNMATCHED
+    return MATCHED if value.any() and oracle.find_source_with_gradient(value) else UNMATCHED
 
 
 def _find_variable_of_gradient(localization, candidate, key):
@@ -329,5 +329,5 @@ def _find_variable_of_gradient(localization, candidate, key):
         return ""
     known = {normalise_name(oracle.get_assigned_variable(k)) for k in oracle.values} - {""}
     text = names[key[1] % len(names)]
-    stem = next(iter(guess_variables(text)), "") if ".grad" not in text else ""
+    stem = next(iter(guess_variable_names(text)), "") if ".grad" not in text else ""
     return next((n for n in known if n.lower() == stem.lower()), "") if stem else ""

@@ -16,7 +16,7 @@ import numpy as np
 from npdl.study.blame import edits
 from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED, Candidate
 from npdl.study.blame.vocabulary import Vocabulary
-from npdl.study.trace.runs import restore_attributes, silence_warnings
+from npdl.study.trace.runs import preserve_attributes, silence_warnings
 from npdl.study.trace.source import replace_statement
 from npdl.study.trace.syntax import clone_tree, find_top_expressions, parse_expression
 
@@ -83,7 +83,7 @@ class FixSearch:
                 yield passed, edits.TOKEN
         yield from itertools.product((matched, correct), edits.RANKS)
         tried = {c.statement for c in unmatched + constant + matched + correct + passed}
-        rest = [*passed, *self._list_untried_candidates(tried)]
+        rest = [*passed, *self._make_untried_candidates(tried)]
         yield from itertools.product((self.localization.two_change_candidates, rest), edits.RANKS)
 
     def find_fix(self, candidate, edit_rank):
@@ -108,7 +108,7 @@ class FixSearch:
         with replacement as is_valid, contextlib.suppress(Exception):
             if not is_valid:
                 return False
-            with restore_attributes(self.runs.subject.layer):
+            with preserve_attributes(self.runs.subject.layer):
                 found = self.runs.compute_gradients()
             if candidate.rest:
                 return self.runs.is_correctable(found, candidate.free)
@@ -116,7 +116,7 @@ class FixSearch:
                 map(_has_right_gradients, self.validation))
         return False                                    # the edited code raises an exception
 
-    def _list_untried_candidates(self, tried_statements):
+    def _make_untried_candidates(self, tried_statements):
         """Yield a Candidate for each line of backward that is not in `tried_statements`."""
         known = {c.statement: c for c in self.localization.candidates if not c.is_argument}
         left_out = tried_statements | self.localization.forward_statements
@@ -139,7 +139,7 @@ class FixSearch:
                     continue
             is_allowed = candidate.make_value_test(expressions.get(part)) if is_value else None
             test = is_allowed and _make_edit_test(is_allowed, vocabulary, part, self.budget)
-            for inner, changes in edits.make_expression_edits(part, vocabulary):
+            for inner, changes in edits.make_edits_by_part(part, vocabulary):
                 for r, kind, new in changes:
                     if r == edit_rank and (is_allowed is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
@@ -163,7 +163,7 @@ class FixSearch:
 
 def _has_right_gradients(check):
     """Return True if backward computes no wrong gradient for the inputs of a Check."""
-    with restore_attributes(check.subject.layer):
+    with preserve_attributes(check.subject.layer):
         return check.compute_verdict().used_outputs is None
 
 

@@ -36,7 +36,7 @@ class Vocabulary:
         other_loops = all_loops - _find_loop_variables(statement.loops)
         frame = {n: v for n, v in frame.items() if n not in other_loops}
         self.variables, self.arrays, self.numbers = {**statement.function.globals, **frame}, {}, {}
-        texts = _find_variables(statement, frame)
+        texts = _evaluate_variables(statement, frame)
         for node in (n for f in functions for n in ast.walk(f.node)):
             if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
                     abs(node.value) in (0, 1) or abs(node.value) > 10):
@@ -57,7 +57,7 @@ class Vocabulary:
             return eval(text, self.variables)
 
     @functools.cached_property
-    def derivatives(self):
+    def derivative_sources(self):
         """Return the source of derivatives, roots and squares of the arrays and numbers."""
         texts = [f"({form.format(a=a)})" for a, value in self.arrays.items()
                  for form in DERIVATIVES if value.dtype.kind != "b"]
@@ -99,7 +99,7 @@ def _find_loop_variables(nodes):
     return find_names(*(node.target for node in nodes if isinstance(node, ast.For)))
 
 
-def _find_variables(statement, frame):
+def _evaluate_variables(statement, frame):
     """Return {source: value} of the variables at a Statement, and the fields of caches and self."""
     found = {n: v for n, v in frame.items() if n != "self"}
     found |= {n: v for n, v in statement.function.globals.items()

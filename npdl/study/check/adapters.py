@@ -35,7 +35,7 @@ class FunctionPair:
     """The base of classes whose forward and backward are two functions, without parameters."""
 
 
-def make_function_class(name, forward, backward, sample=None):
+def make_function_pair_class(name, forward, backward, sample=None):
     """Return a class whose forward and backward are two functions, a subclass of FunctionPair.
 
     name               the name of the class
@@ -55,7 +55,7 @@ def as_layer(thing):
     InputError for anything else.
     """
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
-        thing = make_function_class(getattr(thing[0], "__name__", "f"), *thing)()
+        thing = make_function_pair_class(getattr(thing[0], "__name__", "f"), *thing)()
     cls = type(thing)
     if not isinstance(thing, FunctionPair) and not is_layer_class(cls):     # not only functions
         name = getattr(thing, "__name__", cls.__name__)
@@ -68,7 +68,7 @@ def as_layer(thing):
             raise InputError(f"{cls.__name__} contains itself; a layer may hold its parts, but not "
                              "the layer that it belongs to") from None
     if isinstance(thing, Adapter) or isinstance(thing, Layer) and (
-            cls.backward is Layer.backward or len(get_backward_arguments(thing)) != 1):
+            cls.backward is Layer.backward or len(inspect_backward_arguments(thing)) != 1):
         return thing
     return type(cls.__name__, (Adapter,), {})(thing)
 
@@ -89,14 +89,14 @@ def unwrap_adapter(layer):
     return layer.original if isinstance(layer, Adapter) else layer
 
 
-def get_forward_arguments(layer):
+def get_forward_argument_names(layer):
     """Return the names of the positional arguments of a layer's forward."""
     forward = get_forward(unwrap_adapter(layer))
     return [p.name for p in inspect.signature(forward).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def get_backward_arguments(thing):
+def inspect_backward_arguments(thing):
     """Return the positional arguments of an object's backward, a list of inspect.Parameter.
 
     Arguments whose default is True or False are options and are left out.
@@ -125,7 +125,7 @@ class Adapter(Layer):
         if not hasattr(original, "__dict__"):
             raise InputError(f"{type(original).__name__} has __slots__ and no __dict__, so its "
                              "parameters can't be found; remove __slots__")
-        taken = get_backward_arguments(original)
+        taken = inspect_backward_arguments(original)
         self.original, self.missing = original, set()
         self.has_cache = isinstance(original, FunctionPair) or len(taken) > 1 and not (
             taken[-1].name.startswith(("d", "g")) or taken[-1].name.endswith("_grad"))
@@ -166,7 +166,7 @@ class Adapter(Layer):
         returned = twin.backward(*(upstreams if self.num_upstreams > 0 else ()), *given)
         self._collect_gradients(dict(walk_attributes(twin)))
         if returned is None:                            # the gradient may be in self.dx
-            names = get_forward_arguments(self)
+            names = get_forward_argument_names(self)
             own = {key: value for key, value in vars(twin).items() if key not in names}
             keys = {find_gradient_key(name, own) for name in names} - {None}
             return {key: own[key] for key in keys} or None
@@ -186,7 +186,7 @@ class Adapter(Layer):
             else:
                 param.grad = np.asarray(gradient)
 
-    def create_lazy_parameters(self, inputs, options):
+    def copy_with_lazy_parameters(self, inputs, options):
         """Return an Adapter for the object with the parameters that its first forward creates.
 
         Forward runs twice, with different inputs. New attributes that are equal after both runs are
@@ -200,7 +200,7 @@ class Adapter(Layer):
             return type(self)(copy_equal_attributes(copy_object(self.original), once, twice))
         return self
 
-    def select_learned_parameters(self, dout, cache):
+    def copy_with_learned_parameters(self, dout, cache):
         """Run backward; return an Adapter whose parameters are the arrays that have a gradient now.
 
         If backward raises an exception, every array that forward doesn't set counts as one.

@@ -14,7 +14,7 @@ instead of adding is found.
 from npdl.backend import is_host
 from npdl.errors import InputError, NpdlError
 from npdl.study.check.adapters import as_layer
-from npdl.study.check.side_effects import find_side_effects
+from npdl.study.check.side_effects import describe_side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import describe_exception, is_npdl_class
@@ -46,5 +46,5 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
         found.faults = [f"backward raised {describe_exception(found.error)}; blame shows the "
                         "values that this line read"]
     elif not found.wrong:
-        found.faults = find_side_effects(found.check)
+        found.faults = describe_side_effects(found.check)
     return found

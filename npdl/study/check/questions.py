@@ -10,14 +10,14 @@ from npdl.core import walk
 from npdl.study.check.adapters import Adapter
 from npdl.study.check.learned import find_parameter_candidates, list_gradient_paths
 from npdl.study.containment import is_npdl_class
-from npdl.study.trees import copy_tree, is_equal, restore_values
+from npdl.study.trees import copy_tree, is_equal, preserve_values
 
 # Inputs that need no gradient: targets, masks and running statistics.
 TARGETS = {"t", "y", "target", "targets", "label", "labels", "mask", "ytrue", "ts", "ys", "lengths"}
 MOVED = 1e-3                    # relative perturbation of an array, to see if forward reads it
 
 
-def ask_about_missing_gradients(subject, missing):
+def make_notes_and_questions(subject, missing):
     """Return (notes, questions) on the arrays for which no gradient was found.
 
     subject    a Subject (a layer with inputs) whose backward has run
@@ -66,7 +66,7 @@ def find_arrays_without_gradient(subject, missing):
 
 def is_read_by_forward(subject, array):
     """Return True if forward reads an array: the outputs change when the array is changed."""
-    with np.errstate(all="ignore"), restore_values((), array):
+    with np.errstate(all="ignore"), preserve_values((), array):
         before = copy_tree(subject.run_forward()[0])
         array += MOVED * (1 + np.abs(array))
         try:

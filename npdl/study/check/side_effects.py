@@ -1,7 +1,7 @@
 """Find errors of a backward that its gradients do not show.
 
-`find_side_effects(check)` tests if backward modifies its arguments. It also runs backward a second
-time on the same cache, and after another forward. It returns a sentence for each error.
+`describe_side_effects(check)` tests if backward modifies its arguments. It also runs backward a
+second time on the same cache, and after another forward. It returns a sentence for each error.
 """
 
 import contextlib
@@ -11,16 +11,16 @@ import numpy as np
 from npdl.study.check.adapters import Adapter
 from npdl.study.containment import format_exception
 from npdl.study.relative_error import relative_error
-from npdl.study.trees import copy_tree, is_equal, restore_values, shift_values
+from npdl.study.trees import copy_tree, is_equal, preserve_values, shift_values
 
 CLOSE = 1e-9                    # allowed error, relative to max(1, largest entry of all gradients)
 
 
 @np.errstate(all="ignore")
-def find_side_effects(check):
+def describe_side_effects(check):
     """Return a sentence for each side effect of backward. A Check has the layer and its inputs."""
     subject, dout = check.subject, check.subject.dout
-    written = find_modified_arrays(subject, dout)
+    written = find_modified_array_names(subject, dout)
     faults = [f"backward changes {what} in place; write into a new array" for what in written]
     if isinstance(subject.layer, Adapter) and not subject.layer.has_cache:
         return faults
@@ -61,12 +61,12 @@ def _describe_changed_gradients(subject, dout, cache, expected_gradients, circum
     return [f"the gradient of {', '.join(wrong)} is wrong when {circumstance}"] * bool(wrong)
 
 
-def find_modified_arrays(subject, dout):
+def find_modified_array_names(subject, dout):
     """Return the names of the arrays that backward modifies, such as "input x"."""
     arrays = {"the upstream gradient": copy_tree(dout)} | {
         name if name.startswith("input ") else f"parameter {name}": array
         for name, array in subject.arrays.items()}
-    with restore_values(subject.params.values(), subject.inputs):
+    with preserve_values(subject.params.values(), subject.inputs):
         before, (_, cache) = copy_tree(arrays), subject.run_forward()
         subject.layer.backward(arrays["the upstream gradient"], cache)
         return [name for name, array in arrays.items() if not is_equal(array, before[name])]

@@ -11,7 +11,7 @@ import numpy as np
 
 from npdl.backend import make_rng, to_device
 from npdl.core import rebuild, walk
-from npdl.study.check.adapters import Adapter, Uncheckable, get_forward_arguments
+from npdl.study.check.adapters import Adapter, Uncheckable, get_forward_argument_names
 from npdl.study.check.learned import find_gradient_key
 from npdl.study.containment import is_npdl_class
 from npdl.study.trees import (
@@ -22,8 +22,8 @@ from npdl.study.trees import (
     is_float,
     leaves,
     map_leaves,
-    match_gradients,
-    restore_values,
+    match_gradients_to_inputs,
+    preserve_values,
     select_paths,
 )
 
@@ -48,16 +48,16 @@ class Subject:
     def __init__(self, layer, inputs, options=None, seed=0, keep_params=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
-        self.count, self.notes = None, []       # count: see _choose_compared_outputs
+        self.count, self.notes = None, []       # count: see _set_compared_outputs
         self.inputs, self.options = cast_tree(tuple(inputs), "float64"), options or {}
-        self.names = get_forward_arguments(layer)
+        self.names = get_forward_argument_names(layer)
         named = self._input_arrays = dict(self._name_input_arrays(leaves(self.inputs)))
         self._store_generator_states()
         if not all(is_npdl_class(type(part)) for part in walk(self.layer)):
             self._prepare_student_layer()
         if not keep_params:
             randomise(self.layer, make_rng(seed, 77))
-        outputs = self._check_forward_repeats()
+        outputs = self._run_forward_twice()
         self.dout = draw_upstream(outputs, make_rng(seed, 78))
         if getattr(self.layer, "is_loss", False):
             self.dout = ones_like(outputs)
@@ -87,17 +87,19 @@ class Subject:
         next run raises it again.
         """
         before = np.random.get_state()
-        with np.errstate(all="ignore"), restore_values((), self.inputs), self._reset_generators():
+        with (np.errstate(all="ignore"), preserve_values((), self.inputs),
+              self._use_first_generator_states()):
             try:
                 if isinstance(self.layer, Adapter):
-                    self.layer = self.layer.create_lazy_parameters(self.inputs, self.options)
+                    self.layer = self.layer.copy_with_lazy_parameters(self.inputs, self.options)
                 outputs, cache = self.run_forward()
-                with restore_values([p for _, p in self.layer.params()], self.inputs):
+                with preserve_values([p for _, p in self.layer.params()], self.inputs):
                     if not is_npdl_class(type(self.layer)):     # not only a part is a student's
-                        self._choose_compared_outputs(outputs)
+                        self._set_compared_outputs(outputs)
                     if isinstance(self.layer, Adapter):
                         outputs, cache = self.run_forward()
-                        self.layer = self.layer.select_learned_parameters(ones_like(outputs), cache)
+                        dout = ones_like(outputs)
+                        self.layer = self.layer.copy_with_learned_parameters(dout, cache)
                 self.layer = self.layer.astype("float64")
             except Uncheckable:
                 raise
@@ -111,7 +113,7 @@ class Subject:
             first = np.random.MT19937(self.seed).state
             self._generators.append((np.random.get_bit_generator(), first))
 
-    def _choose_compared_outputs(self, outputs):
+    def _set_compared_outputs(self, outputs):
         """Set `count`, the number of outputs whose gradients backward takes; None means all."""
         several = len(outputs) if isinstance(outputs, tuple) else 1
         count = max(getattr(self.layer, "num_upstreams", 1), 1)
@@ -159,7 +161,7 @@ class Subject:
     def run_forward(self):
         """Return (outputs, cache) of forward."""
         inputs = map_leaves(self.inputs, lambda leaf: leaf)     # forward may add to a dict
-        with self._reset_generators():
+        with self._use_first_generator_states():
             returned = self.layer.forward(*inputs, **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise Uncheckable(f"{self.name}.forward must return its output and a Cache: return y, "
@@ -189,7 +191,7 @@ class Subject:
         """
         for name, param in self.params.items():
             param.grad = self._start_gradients[name].copy()
-        with restore_values(self.params.values(), self.inputs), self._reset_generators():
+        with preserve_values(self.params.values(), self.inputs), self._use_first_generator_states():
             returned = copy_tree(self.layer.backward(dout, cache))     # a gradient may be an input
         missing = getattr(self.layer, "missing", ())
         of_params = {name: subtract_gradients(param.grad, self._start_gradients[name])
@@ -211,7 +213,8 @@ class Subject:
         if len(self.inputs) == 1 and isinstance(self.inputs[0], (tuple, list)) and not (
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
-        gradients = match_gradients(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
+        gradients = match_gradients_to_inputs(
+            gradients, [any(True for _ in leaves(a)) for a in self.inputs])
         rest = gradients[max(len(self.inputs), len(self.names)):]   # except missing states
         self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
@@ -229,7 +232,7 @@ class Subject:
             name = self.names[number] if number < len(self.names) else first
             yield f"input {name}{dot}{rest}", array
 
-    def _check_forward_repeats(self):
+    def _run_forward_twice(self):
         """Run forward twice and return its outputs; raise Uncheckable if the two runs differ."""
         with np.errstate(all="ignore"):
             held, outputs = copy_tree(self.inputs), copy_tree(self.run_forward()[0])
@@ -245,7 +248,7 @@ class Subject:
         return outputs
 
     @contextlib.contextmanager
-    def _reset_generators(self):
+    def _use_first_generator_states(self):
         """Reset random generators to their first states in the `with` block, then restore them."""
         before = [one.state for one, _ in self._generators]
         for one, state in self._generators:

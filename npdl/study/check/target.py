@@ -20,7 +20,7 @@ from npdl.study.check.adapters import (
     as_layer,
     get_forward,
     is_layer_class,
-    make_function_class,
+    make_function_pair_class,
 )
 from npdl.study.check.samples import find_layer_classes, sample
 from npdl.study.containment import describe_exception, is_npdl_class
@@ -41,7 +41,7 @@ def find_class(name):
     stem = attribute.removesuffix("_backward").removesuffix("_forward")
     pair = [getattr(module, f"{stem}_{way}", None) for way in ("forward", "backward")]
     if not inspect.isclass(cls) and all(map(inspect.isfunction, pair)):
-        return make_function_class(stem, *pair, getattr(module, f"{stem}_sample", None))
+        return make_function_pair_class(stem, *pair, getattr(module, f"{stem}_sample", None))
     if inspect.isclass(cls) and is_layer_class(cls):
         return cls
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
@@ -89,7 +89,7 @@ def _import_module(where):
         sys.path.remove(folder)
 
 
-def build_target(name, inputs=(), settings=()):
+def build_layer_and_inputs(name, inputs=(), settings=()):
     """Return (layer, inputs, options) for a command line.
 
     name      a name that `find_class` accepts

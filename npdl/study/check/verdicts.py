@@ -18,7 +18,7 @@ from npdl.backend import make_rng
 from npdl.core import walk
 from npdl.exceptions import printable
 from npdl.study.check.differences import LIMIT, Direction, choose_tolerance, make_perturbed_run
-from npdl.study.check.questions import ask_about_missing_gradients
+from npdl.study.check.questions import make_notes_and_questions
 from npdl.study.trees import leaves
 
 FEW, MANY = 200, 400            # if an array has more than MANY entries, only FEW are compared, and
@@ -163,7 +163,7 @@ class Check:
             self.notes.append("forward has a lower precision than float64, so gradients are "
                               f"allowed a relative error of {self.limit:.0e}")
         points = {name: choose_entries(a, rng, entries) for name, a in self.arrays.items()}
-        for name, row in find_padding_rows(subject):         # their gradients are 0 by definition
+        for name, row in find_padding_ids(subject):         # their gradients are 0 by definition
             points[name] = [p for p in points[name] if isinstance(p, tuple) and p[0] != row]
         self.directions = {name: [
             (point, Direction(make_perturbed_run(a, point, subject.compute_outputs), self.base,
@@ -207,7 +207,7 @@ class Check:
                 row.right, row.points = None, 0
                 row.reason = "all gradients are 0 at these inputs"
         missing = [row.name for row in rows if row.is_question]
-        notes, questions = ask_about_missing_gradients(self.subject, missing)
+        notes, questions = make_notes_and_questions(self.subject, missing)
         return Verdict(self, [row for row in rows if row.name not in notes],
                        [*self.notes, *notes.values()], questions, used_outputs=used_outputs)
 
@@ -305,7 +305,7 @@ class Check:
                    for _, one in pairs] for name, pairs in self.directions.items()}
 
 
-def find_padding_rows(subject):
+def find_padding_ids(subject):
     """Yield (name of W, padding id) for every embedding that has a padding id."""
     for part in walk(subject.layer):
         row = getattr(part, "padding_id", None)

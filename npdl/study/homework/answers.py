@@ -17,7 +17,7 @@ from npdl.study.blame.exceptions import describe_read_arrays
 from npdl.study.containment import format_exception
 from npdl.study.relative_error import relative_error
 from npdl.study.trace.statements import make_watched_function
-from npdl.study.trees import copy_tree, leaves, match_gradients
+from npdl.study.trees import copy_tree, leaves, match_gradients_to_inputs
 
 LIMIT = 60.0            # time limit for a layer, in seconds
 BLANK = "not written yet"
@@ -35,7 +35,7 @@ class InvalidFile(Exception):
     """A student's file can't be run. The text says why, and the student reads it."""
 
 
-def load_student_class(test_cases, content, file, class_name):
+def use_student_class(test_cases, content, file, class_name):
     """Run a student's file, and make the layers of the test cases instances of its class.
 
     test_cases  {name: test case} (Exercise.make_test_cases)
@@ -111,7 +111,7 @@ def _compute_answer_arrays(layer, inputs, options, dy, names):
     is_float = [any(leaves(value)) for value in inputs]
     for kind in ("gradient", "again"):
         given = copy_tree(dy)
-        returned = match_gradients(layer.backward(given, cache), is_float)
+        returned = match_gradients_to_inputs(layer.backward(given, cache), is_float)
         gradients = {name: param.grad for name, param in layer.params()}
         after = {f"{name}.data": param.data for name, param in layer.params()}
         yield from leaves({
@@ -119,7 +119,7 @@ def _compute_answer_arrays(layer, inputs, options, dy, names):
             "after": {"dy": given} | dict(zip(names, inputs, strict=False)) | after})
 
 
-def award_points(student_answers, npdl_answers):
+def compare_answers(student_answers, npdl_answers):
     """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
     student_answers  the student's answers (`compute_answers`)

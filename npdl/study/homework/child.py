@@ -14,7 +14,7 @@ import npdl
 from npdl.cli.process import limit_this_process
 from npdl.study.check import differences
 from npdl.study.check.samples import find_layer_classes
-from npdl.study.homework.answers import InvalidFile, compute_answers, load_student_class
+from npdl.study.homework.answers import InvalidFile, compute_answers, use_student_class
 from npdl.study.homework.home import blame_first_wrong_case, format_incorrect_lines
 from npdl.study.homework.sandbox import MOST_ANSWERED, restrict_system_calls
 
@@ -48,7 +48,7 @@ def main():
         restrict_system_calls()
     try:
         test_cases = pickle.loads(task["test_cases"])
-        load_student_class(test_cases, task["submitted"], task["file"], task["name"])
+        use_student_class(test_cases, task["submitted"], task["file"], task["name"])
         answers = compute_answers(test_cases, task["file"]) if not task["find_line"] else {
             "line": format_incorrect_lines(blame_first_wrong_case(test_cases))}
     except InvalidFile as error:

@@ -50,7 +50,7 @@ def add_arguments(parser):
 def run(options):
     """Write a homework folder, or grade submissions."""
     if options.action == "grade":
-        _grade(options)
+        _run_grade_command(options)
         return
     if options.out is None:
         raise InputError("--out is missing; give a new or empty folder")
@@ -62,7 +62,7 @@ def run(options):
     print(f"read {Path(options.out) / 'README.md'}; in that folder run: python -m pytest -q")
 
 
-def _grade(options):
+def _run_grade_command(options):
     exercises, _ = read_homework(options.homework)
     if options.gradescope:
         write_autograder(options.gradescope, options.homework)

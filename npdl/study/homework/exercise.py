@@ -41,7 +41,7 @@ class Exercise:
         self.names = list(inspect.signature(self.cls.forward).parameters)[1:]
         methods = [getattr(self.cls, name) for name in self.methods]
         has_parts = any(sample(self.cls)[0].children())
-        self.functions = [] if has_parts else _find_called_backwards(methods)
+        self.functions = [] if has_parts else _find_called_backward_functions(methods)
         self.blanks = methods + self.functions
         self.solution = "\n".join(textwrap.dedent(inspect.getsource(one)) for one in methods)
 
@@ -74,7 +74,7 @@ class Exercise:
             forward := one.__globals__.get(_find_forward_name(one.__name__)))]
         doc = inspect.getdoc(self.cls)
         doc = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    ")
-        body = [f"{doc}\n", *(copy_method_source(method) for method in given),
+        body = [f"{doc}\n", *(format_method_for_subclass(method) for method in given),
                 *(_format_blank_function(getattr(self.cls, blank), self) for blank in self.methods)]
         return "\n\n\n".join([
             f'"""Homework: write the backward of {self.name}."""\n\n'
@@ -83,12 +83,14 @@ class Exercise:
             *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
 
 
-def _find_forward_name(name):
+def _find_forward_name(backward_name):
     """Return the name of the forward of a backward: "softmax" for "softmax_backward"."""
-    return "forward" if name == "backward" else name.removesuffix("_backward")
+    if backward_name == "backward":
+        return "forward"
+    return backward_name.removesuffix("_backward")
 
 
-def copy_method_source(method):
+def format_method_for_subclass(method):
     """Return a method's source for a subclass, with `super(Class, self)` in place of `super()`."""
     owner = method.__qualname__.partition(".")[0]       # the class that `super` belongs to
     return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
@@ -118,34 +120,34 @@ def _make_hints(exercise):
             " (the gradient of the state before the step, nested like this state)"
     own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
     parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
-    usable = _find_called_backwards(exercise.functions or exercise.blanks)
+    usable = _find_called_backward_functions(exercise.functions or exercise.blanks)
     hints = {"Return": returned or ["None"], "Add the gradients of the parameters to": own,
              "Call the backward of": parts,
              "You may use": sorted(f"{one.__module__}.{one.__name__}" for one in usable)}
     return [f"{hint} {', '.join(items)}." for hint, items in hints.items() if items]
 
 
-def _find_called_backwards(functions):
+def _find_called_backward_functions(functions):
     """Return the functions with names such as softmax_backward that some functions call."""
     called = {name: function.__globals__.get(name) for function in functions
               for name in function.__code__.co_names if name.endswith("_backward")}
     return [function for function in called.values() if inspect.isfunction(function)]
 
 
-def _format_imports(cls, methods, functions):
+def _format_imports(cls, copied_methods, copied_functions):
     """Return the import statements of a student's file, which has a subclass of `cls`, as text.
 
     The file contains the source of these methods and functions of npdl, so the functions are not
     imported.
     """
     names = {}                                          # {module: names that are used}
-    for function in methods + functions:
+    for function in copied_methods + copied_functions:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         names.setdefault(function.__module__, set()).update(
-            used & function.__globals__.keys() - {one.__name__ for one in functions})
+            used & function.__globals__.keys() - {one.__name__ for one in copied_functions})
     lines = [f"import {module}" for module in sorted(
-        {cls.__module__, *(method.__module__ for method in methods)})]
+        {cls.__module__, *(method.__module__ for method in copied_methods)})]
     for module, used in sorted(names.items()):
         line = f"from {module} import {', '.join(sorted(used))}"
         if len(line) > 100:

@@ -22,7 +22,7 @@ from npdl.study.containment import format_exception, write_text
 from npdl.study.homework import answers
 from npdl.study.homework.handout import check_new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student_file
-from npdl.study.homework.submissions import list_submissions, read_submitted_file
+from npdl.study.homework.submissions import find_submissions, read_submitted_file
 
 SEED = 1                                            # seed of the test cases; it is 0 at home
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # the start of a cell that a spreadsheet runs
@@ -36,7 +36,7 @@ class Grade:
     points: dict = dataclasses.field(default_factory=dict)      # {point: why it is lost, or ""}
     not_graded: str = ""        # why the exercise is not graded
     line: str = ""              # the line that is most likely wrong
-    code: str = ""              # the code without names, to compare students (`find_copies`)
+    code: str = ""              # the code without names, to compare students (`describe_copies`)
 
     @property
     def earned(self):
@@ -77,13 +77,13 @@ class Grader:
         try:
             task = task | {"submitted": read_submitted_file(submission, exercise.file)}
             found = run_student_file(task)
-            grade.code = normalise_methods(task["submitted"], exercise.methods)
-            grade.points = answers.award_points(found, npdl_answers)
+            grade.code = normalise_method_code(task["submitted"], exercise.methods)
+            grade.points = answers.compare_answers(found, npdl_answers)
             if len(set(grade.points.values())) > 1:     # else the reason has the line
                 with contextlib.suppress(answers.InvalidFile, NotGraded):
                     grade.line = str(run_student_file(task | {"find_line": True}).get("line", ""))
         except answers.InvalidFile as error:
-            grade.points = dict.fromkeys(answers.award_points({}, npdl_answers), str(error))
+            grade.points = dict.fromkeys(answers.compare_answers({}, npdl_answers), str(error))
         except NotGraded as error:
             grade.not_graded = str(error)
         except Exception as error:          # other submissions must still be graded
@@ -91,17 +91,17 @@ class Grader:
         return grade
 
 
-def add_grades(grades):
+def sum_grades(grades_by_exercise):
     """Return one Grade with the points of all exercises in {exercise: Grade}."""
-    return Grade({f"{exercise}: {point}": reason for exercise, grade in grades.items()
+    return Grade({f"{exercise}: {point}": reason for exercise, grade in grades_by_exercise.items()
                   for point, reason in grade.points.items()},
-                 "; ".join(f"{exercise}: {grade.not_graded}"
-                           for exercise, grade in grades.items() if grade.not_graded))
+                 "; ".join(f"{exercise}: {grade.not_graded}" for exercise, grade
+                           in grades_by_exercise.items() if grade.not_graded))
 
 
 def format_feedback(name, grades):
     """Return the text of a student's feedback page, with the reasons for lost points."""
-    lines = [f"{name}: {add_grades(grades)}"]
+    lines = [f"{name}: {sum_grades(grades)}"]
     for exercise, grade in grades.items():
         lines += ["", f"{exercise}: {grade}"]
         lines += [f"  {reason}" for reason in answers.explain_lost_points(grade.points)]
@@ -109,7 +109,7 @@ def format_feedback(name, grades):
     return "\n".join(lines) + "\n"
 
 
-def normalise_methods(source, methods):
+def normalise_method_code(source, method_names):
     """Return the code of some methods without names and comments, to compare it.
 
     Returns "" if the code is short or invalid. The student's file must have run in a child process
@@ -118,7 +118,7 @@ def normalise_methods(source, methods):
     try:
         code = "\n".join(sorted(
             _normalise_function(node) for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.FunctionDef) and node.name in methods))
+            if isinstance(node, ast.FunctionDef) and node.name in method_names))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return code if len(code) >= SHORTEST else ""
@@ -137,7 +137,7 @@ def _normalise_function(function):
     return ast.unparse(function)
 
 
-def find_copies(grades_by_submission):
+def describe_copies(grades_by_submission):
     """Return {submission: text}. A text names others with equal code: "ada (Linear); ben (Tanh)".
 
     grades_by_submission  {submission: {exercise: Grade}}
@@ -154,10 +154,10 @@ def format_grades_csv(grades_by_submission, npdl_grades):
     grades_by_submission  {submission: {exercise: Grade}}
     npdl_grades           {exercise: Grade} with npdl's own code, to find submissions that copy it
     """
-    copies = find_copies(grades_by_submission | {"npdl": npdl_grades})
+    copies = describe_copies(grades_by_submission | {"npdl": npdl_grades})
     rows = [["submission", *npdl_grades, "points", "of", "same as", "reason"]]
     for name, grades in grades_by_submission.items():
-        whole = add_grades(grades)
+        whole = sum_grades(grades)
         reasons = {exercise: grade.not_graded or "".join(
             answers.explain_lost_points(grade.points)[:1]) for exercise, grade in grades.items()}
         rows.append([name, *(grade.earned for grade in grades.values()), whole.earned,
@@ -175,8 +175,8 @@ def grade_submissions(folder, grader, out):
     grades.csv and a feedback page for each student are written into the folder `out`, which must be
     new or empty. Raises InputError if one of the folders can't be used.
     """
-    submissions, out, graded = list_submissions(folder), check_new_folder(out), {}
-    npdl_grades = {one.name: Grade(code=normalise_methods(one.solution, one.methods))
+    submissions, out, graded = find_submissions(folder), check_new_folder(out), {}
+    npdl_grades = {one.name: Grade(code=normalise_method_code(one.solution, one.methods))
                    for one, *_ in grader.exercises}
     with ThreadPool(count_usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
@@ -186,7 +186,7 @@ def grade_submissions(folder, grader, out):
             write_text(out / "feedback" / f"{file}.txt", format_feedback(name, grades))
             # Excel reads UTF-8 only if the file begins with this character
             write_text(out / "grades.csv", "\ufeff" + format_grades_csv(graded, npdl_grades))
-            print(f"{name}: {add_grades(grades)}", flush=True)
+            print(f"{name}: {sum_grades(grades)}", flush=True)
     return graded
 
 
@@ -198,7 +198,7 @@ def write_gradescope_results(path, submission, grader):
     """
     name = Path(submission).name
     grades = grader.grade({name: Path(submission)})
-    total = add_grades(grades)
+    total = sum_grades(grades)
     if total.not_graded:
         raise InputError(f"{submission}: {total}")
     tests = [{"name": point, "score": int(not reason), "max_score": 1, "output": reason}

@@ -20,9 +20,9 @@ def describe_layer_errors(name):
     npdl_answers = answers.compute_answers(test_cases)
     try:
         with time_limit(answers.LIMIT, ""):
-            answers.load_student_class(test_cases, path.read_bytes(), str(path), name)
+            answers.use_student_class(test_cases, path.read_bytes(), str(path), name)
             found = answers.compute_answers(test_cases, str(path))
-            reasons = answers.explain_lost_points(answers.award_points(found, npdl_answers))
+            reasons = answers.explain_lost_points(answers.compare_answers(found, npdl_answers))
             if reasons not in ([], [answers.BLANK]) and (
                     report := blame_first_wrong_case(test_cases)):
                 reasons += ["", f"most likely wrong: {format_incorrect_lines(report)}"

@@ -23,7 +23,7 @@ FLAT = re.compile(r"(?P<student>[^_]{1,80})(_LATE)?_\d{1,12}_\d{1,12}_(?P<file>.
 ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of copies of a file
 
 
-def list_submissions(folder):
+def find_submissions(folder):
     """Return the submissions in a folder, {student: {file name: path}}.
 
     A submission is a folder, a zip, or all files of one student that Canvas has put into the folder
@@ -50,7 +50,7 @@ def read_submitted_file(submission, file_name):
     file_name   the name of the file; if it is missing, a similar name is used: "Linear (1).py"
     Raises InvalidFile if there is no such file, and NotGraded if the teacher has to decide.
     """
-    files = dict(itertools.islice(_list_files(submission), MOST_FILES))
+    files = dict(itertools.islice(_walk_files(submission), MOST_FILES))
     paths = sorted(files)
     found = [path for path in paths if path.rpartition("/")[2] == file_name] or [
         path for path in paths if _normalise_name(path) == _normalise_name(file_name)]
@@ -71,7 +71,7 @@ def _normalise_name(path):
     return re.sub(r"[\W_]", "", ENDINGS.sub("", name)) + ".py" * name.endswith(".py")
 
 
-def _list_files(submission):
+def _walk_files(submission):
     """Yield (path, function that opens the file) for the files that a student may have written."""
     for name, place in submission.items():
         for file in place.rglob("*") if place.is_dir() else [place]:
@@ -79,7 +79,7 @@ def _list_files(submission):
             if not _is_student_file(path) or not file.is_file() or file.is_symlink():
                 continue
             if path.lower().endswith(".zip"):
-                yield from _list_zip_files(path, file)
+                yield from _walk_zip_files(path, file)
             else:
                 yield printable(path), functools.partial(open, file, "rb")
 
@@ -88,8 +88,8 @@ def _is_student_file(path):
     return all(part not in TOOLS and not part.startswith(".") for part in path.split("/"))
 
 
-def _list_zip_files(prefix, file):
-    """Yield pairs as `_list_files`, for a zip; raise InvalidFile if it can't be read."""
+def _walk_zip_files(prefix, file):
+    """Yield pairs as `_walk_files`, for a zip; raise InvalidFile if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
         raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a zip; "
                         "remove data from it")

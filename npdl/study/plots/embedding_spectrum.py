@@ -13,7 +13,7 @@ from npdl.errors import InputError
 from npdl.train import style
 
 
-def principal_components(matrix):
+def compute_principal_components(matrix):
     """Return (scores, shares) of the first two principal components of a matrix (n, D).
 
     `scores` is an array (n, 2), and `shares` are the fractions of the variance, an array (2,).
@@ -24,7 +24,7 @@ def principal_components(matrix):
     return U[:, :2] * s[:2], share[:2]
 
 
-def fourier_spectrum(matrix):
+def compute_power_spectrum(matrix):
     """Return the power spectrum along the rows of a (p, D) matrix, as fractions of the total power.
 
     The power is summed over the D columns. The result is an array (p//2,): frequencies 1..p//2.
@@ -63,7 +63,7 @@ def plot_embeddings(run, title):
         _draw_components(made.subplots(), table, list(run.task.vocabulary.characters))
         return made
     p = run.config.p
-    numbers, shares = table[:p], fourier_spectrum(table[:p])
+    numbers, shares = table[:p], compute_power_spectrum(table[:p])
     made = style.make_figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
                              "colour: the number")
     left, middle, axes = made.subplots(1, 3)
@@ -82,7 +82,7 @@ def plot_embeddings(run, title):
 
 
 def _draw_components(axes, matrix, labels):
-    scores, share = principal_components(matrix)
+    scores, share = compute_principal_components(matrix)
     _draw_points(axes, scores, labels)
     style.label_axes(axes, f"component 1 ({share[0]:.0%} of the variance)",
                      f"component 2 ({share[1]:.0%})", "principal components")

@@ -18,7 +18,7 @@ from npdl.errors import InputError
 from npdl.study.plots.attention_maps import plot_attention
 from npdl.study.plots.embedding_spectrum import plot_embeddings
 from npdl.study.plots.flow import plot_flow
-from npdl.study.plots.through_time import plot_gradients
+from npdl.study.plots.through_time import plot_gradients_through_time
 from npdl.train.commands.table import group_runs
 from npdl.train.curves import plot_curves
 from npdl.train.folder import make_run_title, read_config
@@ -51,7 +51,7 @@ def add_arguments(parser):
 def run(options):
     """Draw the plot that the options name, and print the path of the file."""
     if options.what == "gradients":
-        save_figure(plot_gradients(options.steps), options.out)
+        save_figure(plot_gradients_through_time(options.steps), options.out)
     elif options.what == "curves":
         titles = group_runs(options.runs) if len(options.runs) > 1 else {
             make_run_title(read_config(options.runs[0])): options.runs}

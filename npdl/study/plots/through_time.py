@@ -27,14 +27,14 @@ def set_long_memory(cell, rng):
         cell.b.data[:H] = -BIAS                     # update gate: h' = (1 - z) * h + z * h_hat
 
 
-def compute_gradient_norms(cell, steps, rng):
+def compute_gradient_norms(cell, num_time_steps, rng):
     """Return the norm of dL/dstate_t for each step t, averaged over a batch.
 
     The result is an array (steps + 1,), for t = 0..steps. dL/dh at the last step is random. The
     inputs are standard normal, and the initial state is 0. The state of an LSTM is (h, c).
     """
     state, caches = None, []
-    for _ in range(steps):
+    for _ in range(num_time_steps):
         x = rng.standard_normal((BATCH, WIDTH))
         state, cache = cell.forward(x, state)
         caches.append(cache)
@@ -51,7 +51,7 @@ def _compute_norm(dstate):
     return np.sqrt(sum((part * part).sum(-1) for part in parts)).mean()
 
 
-def plot_gradients(steps=100):
+def plot_gradients_through_time(num_time_steps=100):
     """Return a Figure with the norm of the state's gradient over the steps back from the end."""
     made = style.make_figure(
         10, 4.2, "How far back does the gradient reach?",
@@ -61,26 +61,26 @@ def plot_gradients(steps=100):
     for has_long_memory, axes, title in zip((False, True), made.subplots(1, 2, sharey=True), titles,
                                    strict=True):
         for dash, (name, (cls, colour)) in zip(style.DASHES, CELLS.items(), strict=False):
-            curves = np.array([_compute_norm_curve(cls, has_long_memory, steps, seed)
+            curves = np.array([_compute_norm_curve(cls, has_long_memory, num_time_steps, seed)
                                for seed in range(SEEDS)])
-            back = np.arange(steps + 1)
+            back = np.arange(num_time_steps + 1)
             axes.fill_between(back, curves.min(0), curves.max(0), color=colour, alpha=0.18,
                               linewidth=0)
             axes.plot(back, np.exp(np.log(curves).mean(0)), color=colour, linewidth=2,
                       linestyle=dash, label=name)
         axes.set_yscale("log")
         axes.set_ylim(1e-16, 1e2)
-        axes.set_xlim(0, steps)
+        axes.set_xlim(0, num_time_steps)
         style.label_axes(axes, "steps back from the end",
                          "" if has_long_memory else "gradient norm, relative (log scale)", title)
     axes.legend(frameon=False, labelcolor=style.INK, loc="lower left", handlelength=3)
     return made
 
 
-def _compute_norm_curve(cell_class, has_long_memory, steps, seed):
+def _compute_norm_curve(cell_class, has_long_memory, num_time_steps, seed):
     rng = make_rng(seed, 14)
     cell = cell_class(WIDTH, WIDTH, rng=rng, dtype="float64")
     if has_long_memory:
         set_long_memory(cell, rng)
-    norms = compute_gradient_norms(cell, steps, rng)[::-1]
+    norms = compute_gradient_norms(cell, num_time_steps, rng)[::-1]
     return np.maximum(norms / norms[0], 1e-300)

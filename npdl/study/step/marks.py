@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from npdl.study.trace.oracle import CLOSE, Oracle, guess_variables, is_similar_shape, normalise_name
+from npdl.study.trace.oracle import (
+    CLOSE,
+    Oracle,
+    guess_variable_names,
+    is_similar_shape,
+    normalise_name,
+)
 
 WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstream"}
 
@@ -62,7 +68,7 @@ class Marks:
                 if runs.budget.is_spent:
                     return
                 if step.error is None:
-                    self._mark_write(step, write, is_layer_wrong)
+                    self._mark_if_gradient(step, write, is_layer_wrong)
 
     def mark_line_wrong(self, file, line_number):
         """Mark as wrong the values that a line writes, except for values that are marked right."""
@@ -72,13 +78,13 @@ class Marks:
                     if write.mark is None or write.mark.kind != "right":
                         write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
 
-    def _mark_write(self, step, write, is_layer_wrong):
+    def _mark_if_gradient(self, step, write, is_layer_wrong):
         """Set the mark of a written value if it is a gradient, or has a gradient's name like "dx".
 
         The gradient may be the whole array, or only the value that the statement assigns to a part
         of the array or adds to it, such as e in `dx[i] += e`.
         """
-        for arrays in self._list_written_arrays(step, write):
+        for arrays in self._group_written_arrays(step, write):
             found = [self._find_nearest_gradient(array, step.call, write.name) for array in arrays]
             known = [(error, key) for error, key in found if key is not None]
             if known and (write.mark is None or write.mark.kind != "right"):
@@ -103,7 +109,8 @@ class Marks:
             keys = [k for k in self.oracle.values if made.get(k) in call.pairs
                     and self.oracle.expressions[k[0]].statement is None]
         else:
-            keys = [key for stem in guess_variables(variable) for key in self.keys.get(stem, ())]
+            keys = [key for name in guess_variable_names(variable)
+                    for key in self.keys.get(name, ())]
         keys = [k for k in keys if is_similar_shape(self.oracle.values[k].shape, array.shape)]
         if not array.any():                             # zero is the gradient of any unused value
             keys = [k for k in keys if (expression := self.oracle.expressions[k[0]]).names
@@ -119,7 +126,7 @@ class Marks:
                 best = error, key
         return best
 
-    def _list_written_arrays(self, step, write):
+    def _group_written_arrays(self, step, write):
         """Return up to two lists: the whole written arrays, and the values assigned to parts."""
         keys = [] if isinstance(step.statement.node, ast.Expr) else [
             k for k in step.keys if step.statement.is_return

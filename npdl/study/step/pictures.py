@@ -9,7 +9,7 @@ FEW, SIDE = 48, 16          # if an array has more than FEW entries (also in pag
 
 
 @dataclass
-class Summary:
+class ArraySummary:
     """The summary of an array. Only finite entries count for norm, low and high."""
 
     shape: tuple
@@ -49,14 +49,15 @@ class Summary:
         return f"{self.shape} norm {self.norm:.3g}"
 
 
-def find_arrays(nested, path="", depth=8):
+def find_float_arrays(sequences, path="", depth=8):
     """Return [(path, array)] of the float arrays in nested tuples and lists; a path is "[0][1]"."""
-    if isinstance(nested, (np.ndarray, np.floating)):
-        return [(path, nested)] if nested.dtype.kind == "f" else []
-    inner = enumerate(nested) if isinstance(nested, (tuple, list)) and depth else ()
-    return [pair for i, item in inner for pair in find_arrays(item, f"{path}[{i}]", depth - 1)]
+    if isinstance(sequences, (np.ndarray, np.floating)):
+        return [(path, sequences)] if sequences.dtype.kind == "f" else []
+    inner = enumerate(sequences) if isinstance(sequences, (tuple, list)) and depth else ()
+    return [pair for i, item in inner
+            for pair in find_float_arrays(item, f"{path}[{i}]", depth - 1)]
 
 
-def summarise_arrays(nested):
-    """Return [(path, Summary)] of the float arrays in nested tuples and lists."""
-    return [(path, Summary.from_array(array)) for path, array in find_arrays(nested)]
+def summarise_float_arrays(sequences):
+    """Return [(path, ArraySummary)] of the float arrays in nested tuples and lists."""
+    return [(path, ArraySummary.from_array(array)) for path, array in find_float_arrays(sequences)]

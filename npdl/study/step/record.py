@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.study.step.pictures import find_arrays, summarise_arrays
+from npdl.study.step.pictures import find_float_arrays, summarise_float_arrays
 from npdl.study.trace.source import HOOK
-from npdl.study.trace.statements import list_read_variables, list_written_variables
+from npdl.study.trace.statements import list_bound_and_changed_variables, list_read_variables
 from npdl.study.trace.syntax import is_pure, parse_expression
 from npdl.study.trace.watch import Rewrite, Watch
 from npdl.study.trees import as_tuple
@@ -56,7 +56,7 @@ class Write:
     name: str                   # a local variable, an attribute ("self.W.grad"), or "return"
     arrays: list                # copies of the arrays in the value; empty if they are large
     how: str                    # "bound" for `dx = ..`, "in place" for `dx[0] = ..`
-    shown: list                 # [(path, Summary)] of the arrays
+    shown: list                 # [(path, ArraySummary)] of the arrays
     mark: object = None         # the Mark (npdl.study.step.marks)
 
 
@@ -66,7 +66,7 @@ class Step:
 
     call: Call                  # the Call in which it ran
     statement: object           # the Statement
-    reads: dict = field(default_factory=dict)       # {variable: [(path, Summary)]} that it read
+    reads: dict = field(default_factory=dict)       # {variable: [(path, ArraySummary)]} read
     iterations: tuple = ()      # texts such as "t = 2", for each loop around it
     writes: list = field(default_factory=list)      # the Writes
     keys: list = field(default_factory=list)        # (number of an Expression, occurrence) of the
@@ -193,22 +193,22 @@ class Recorder(Watch):
     def begin_step(self, statement, call, value, frame):
         """Note the arrays that a Statement will read, before it runs in `frame`."""
         call.step = Step(call, statement)
-        call.held = {id(array) for _, array in find_arrays([*frame.f_locals.values()])}
+        call.held = {id(array) for _, array in find_float_arrays([*frame.f_locals.values()])}
         for name in list_read_variables(statement.node):
-            if shown := summarise_arrays(evaluate_variable(name, frame)):
+            if shown := summarise_float_arrays(evaluate_variable(name, frame)):
                 call.step.reads[name] = shown
 
     def end_step(self, statement, call, value, frame):
         """Add a Step for a Statement that has run; `value` is that of a return statement."""
         step = self._add_step(call, statement, frame)
-        binds, changes = list_written_variables(statement.node)
+        binds, changes = list_bound_and_changed_variables(statement.node)
         call.returned = value                           # the last value is that of a return
         changes = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
         written = {name: evaluate_variable(name, frame) for name in (*binds, *changes)}
         if statement.is_return:
             written["return"] = value
         step.is_new = bool(changes) or any(
-            id(array) not in call.held for _, array in find_arrays([*written.values()]))
+            id(array) not in call.held for _, array in find_float_arrays([*written.values()]))
         for name, made in written.items():
             is_changed = name in changes and name not in binds
             self._add_write(step, name, made, "in place" if is_changed else "bound")
@@ -234,18 +234,18 @@ class Recorder(Watch):
         """
         iterations = call.iterations
         for loop in statement.loops if statement is not None else ():
-            bound = list_written_variables(loop)[0] or ["iteration"]
+            bound = list_bound_and_changed_variables(loop)[0] or ["iteration"]
             shown = [f"{n} = {variables[n]:d}" for n in bound
                      if isinstance(variables.get(n), int)]
             iterations += tuple(shown) or (f"{bound[0]} = {call.ran[statement]}",)
         return iterations
 
     def _add_write(self, step, name, value, how):
-        found = [array for _, array in find_arrays(value)]
+        found = [array for _, array in find_float_arrays(value)]
         if found:
             small = all(array.size <= COPIED for array in found)
             copies = [np.array(array) for array in found] if small else []
-            step.writes.append(Write(name, copies, how, summarise_arrays(value)))
+            step.writes.append(Write(name, copies, how, summarise_float_arrays(value)))
 
     def _add_exception_steps(self, error):
         """Add a Step for each call that ended with an exception, the innermost call first."""

@@ -75,7 +75,7 @@ class _Data:
         }
 
     def find_or_add_array(self, summary):
-        """Add an array's Summary to the page, and return its index in the list of arrays."""
+        """Add an ArraySummary to the page, and return its index in the list of arrays."""
         found = {
             "shape": list(summary.shape), "dtype": summary.dtype,
             "norm": _round_number(summary.norm), "low": _round_number(summary.low),

@@ -21,7 +21,7 @@ from npdl.study.step.record import Recorder
 from npdl.study.step.show_html import format_iframe, format_page
 from npdl.study.step.show_terminal import print_walk
 from npdl.study.trace.runs import Budget, Runs, run_forward_backward, silence_warnings
-from npdl.study.trees import copy_tree, restore_values
+from npdl.study.trees import copy_tree, preserve_values
 
 PHASES = "forward", "backward"
 
@@ -94,7 +94,7 @@ def step(layer, *inputs, **options):
     recording = Recorder(lambda: run_forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
-    with silence_warnings(), restore_values(subject.params.values(), subject.inputs):
+    with silence_warnings(), preserve_values(subject.params.values(), subject.inputs):
         recording.run(subject.run_forward, lambda returned: subject.layer.backward(
             copy_tree(dout), returned[1]))
     walk = Walk(title, recording, notes=list(result.notes))

@@ -21,7 +21,7 @@ KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
 @functools.lru_cache(maxsize=256)
-def draw_direction(shape):
+def get_direction(shape):
     """Return a random array of a shape; every call with this shape returns the same array."""
     return make_rng(0, 5, *shape).standard_normal(shape)
 
@@ -32,7 +32,7 @@ def normalise_name(name):
     return (key[1] if key else name.split("[")[0].split(".")[-1]).replace("_", "")
 
 
-def guess_variables(gradient_name):
+def guess_variable_names(gradient_name):
     """Return the names of the variables whose gradient may have this name.
 
     The list for each of dx, d_x, gx, grad_x, x_grad and x.grad contains "x".
@@ -69,7 +69,7 @@ class Oracle:
         differences do not determine it.
         """
         if key not in self.projections:
-            u = draw_direction(self.values[key].shape)
+            u = get_direction(self.values[key].shape)
             self.projections[key] = np.nan
             with contextlib.suppress(Exception):        # some code raises if a value is changed
                 found = self.runs.check.compute_derivative(lambda t: self.runs.compute_outputs(
@@ -95,7 +95,7 @@ class Oracle:
         shape = self.values[key].shape
         if not is_similar_shape(shape, array.shape):
             return np.inf
-        terms = draw_direction(shape) * np.reshape(array, shape)
+        terms = get_direction(shape) * np.reshape(array, shape)
         size = np.sqrt((terms * terms).sum()) + LEAST
         return float(abs(terms.sum() - self.project_true_gradient(key)) / size)
 
@@ -105,7 +105,7 @@ class Oracle:
                 if normalise_name(self.get_assigned_variable(key)) == name]
         return any(self.gradient_error(key, value) <= CLOSE for key in keys)
 
-    def find_expression_with_gradient(self, value):
+    def find_source_with_gradient(self, value):
         """Return the source of forward's expression whose gradient is `value` or value.T, or ""."""
         for key in self.sizes.get(value.size, ()):
             if self.runs.budget.is_spent:

@@ -53,7 +53,7 @@ class Budget:
 
 
 @contextlib.contextmanager
-def restore_attributes(layer):
+def preserve_attributes(layer):
     """Restore the attributes of a layer and of its sublayers at the end of the `with` block."""
     held = [(vars(one), dict(vars(one))) for part in walk(layer) for one in (
         part, *(value for value in vars(part).values() if isinstance(value, NoBias)))]
@@ -120,10 +120,11 @@ class Runs:
         return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
             found[name], float) for name, array in self.arrays.items()}
 
-    def set_true_gradients(self, names):
-        """Set `truth`: numerical gradients for these names, computed ones for all others."""
+    def set_true_gradients(self, numerical_names):
+        """Set `truth`: numerical gradients for `numerical_names`, computed ones for others."""
         self.truth = self.compute_gradients() | {
-            name: self.check.get_numerical_gradient(name, self.used_outputs) for name in names}
+            name: self.check.get_numerical_gradient(name, self.used_outputs)
+            for name in numerical_names}
 
     def find_wrong_gradients(self, gradients):
         """Return the set of the names in {name: gradient} whose gradient is not the true one."""

@@ -166,7 +166,7 @@ def _is_variable(node):
 
 
 @functools.lru_cache(maxsize=4096)
-def list_written_variables(node):
+def list_bound_and_changed_variables(node):
     """Return (binds, changes), lists of the variables that a statement assigns or changes.
 
     binds    "dx" for `dx = ..`, "self.dW" for `self.dW = ..`, "grads['W']" for `grads["W"] = ..`

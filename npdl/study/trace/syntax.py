@@ -31,13 +31,13 @@ def clone_tree(tree, target=None, new=None):
                          for name, value in ast.iter_fields(tree)})
 
 
-def is_pass_through(statement, values):
+def is_pass_through(node, values):
     """Return True if a statement only passes values on: `return dx`, `x, h = cache.x, cache.h`.
 
     `values` are the syntax nodes of the values that it returns, unpacks or stores.
     """
-    simple = isinstance(statement, ast.Return) or isinstance(
-        statement, ast.Assign) and not isinstance(statement.targets[0], ast.Name)
+    simple = isinstance(node, ast.Return) or isinstance(
+        node, ast.Assign) and not isinstance(node.targets[0], ast.Name)
     return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in values)
 
 
@@ -56,25 +56,25 @@ def is_pure(node):
     return True
 
 
-def find_top_expressions(statement):
-    """Yield a pair (expression, is_value) for each expression of a statement.
+def find_top_expressions(node):
+    """Yield a pair (expression, is_value) for each expression of a statement's node.
 
     `is_value` is True if the statement assigns or returns the expression, or passes it as the last
     argument of a call. It is False, for example, for an index or a condition.
     """
-    value = getattr(statement, "value", None)
-    if isinstance(statement, (ast.For, ast.While, ast.If)):
-        yield statement.iter if isinstance(statement, ast.For) else statement.test, False
+    value = getattr(node, "value", None)
+    if isinstance(node, (ast.For, ast.While, ast.If)):
+        yield node.iter if isinstance(node, ast.For) else node.test, False
         return
-    if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(statement, ast.Expr):
+    if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(node, ast.Expr):
         yield from ((part, True) for part in value.elts)
     elif isinstance(value, ast.Dict):
         yield from ((part, True) for part in value.values)
-    elif isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+    elif isinstance(node, ast.Expr) and isinstance(value, ast.Call):
         yield from ((part, part is value.args[-1]) for part in value.args)
     elif value is not None:
         yield value, True
-    for target in [*getattr(statement, "targets", []), getattr(statement, "target", None)]:
+    for target in [*getattr(node, "targets", []), getattr(node, "target", None)]:
         if isinstance(target, ast.Subscript):
             yield target.slice, False
 
