@@ -116,11 +116,11 @@ def _blame_right_gradients(verdict, try_other_inputs, budget):
             "; ".join(dict.fromkeys(r.reason for r in rows)) or "no parameter and no float input"
         return make_blame(verdict, kind="unchecked",
                          diagnosis=f"nothing was checked: {why}. Give other inputs")
-    for note, inputs, draw in make_other_inputs(verdict.subject) if try_other_inputs else ():
+    for note, inputs, seed_offset in make_other_inputs(verdict.subject) if try_other_inputs else ():
         if budget.is_spent or budget.elapsed + seconds > budget.seconds:
             break
         try:
-            other = verdict.subject.copy_with_inputs(inputs, draw)
+            other = verdict.subject.copy_with_inputs(inputs, seed_offset)
             finite = all(np.isfinite(array).all() for array in other.compute_outputs())
             report = blame_subject(other, False, budget) if finite else None
         except Exception:                               # the layer doesn't accept such inputs
@@ -216,7 +216,7 @@ def _blame_wrong_part(verdict, runs):
             report = _blame_and_confirm_fix(own, own, own_runs)
             names = wrong = {row.name for row in verdict.wrong}
             if report.verified:
-                with replace_statement(report.edit.statement, report.edit.node):
+                with replace_statement(report.edit.replaced_statement, report.edit.node):
                     wrong = {row.name for row in check_gradients(verdict.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
@@ -253,10 +253,10 @@ def _blame_wrong_gradients(verdict, minimised_verdict, runs):
 def _blame_with_fixes(verdict, localization, fixes):
     """Return the Blame with the first Fix, and with a Fix of another line as an alternative."""
     best = fixes[0]
-    report = make_blame(verdict, best.statement, edit=best, alternatives=tuple(
-        (fix.statement.first_line, fix.text) for fix in fixes[1:2]
-        if fix.statement.function is best.statement.function
-        and fix.statement is not best.statement))
+    report = make_blame(verdict, best.replaced_statement, edit=best, alternatives=tuple(
+        (fix.replaced_statement.first_line, fix.text) for fix in fixes[1:2]
+        if fix.replaced_statement.function is best.replaced_statement.function
+        and fix.replaced_statement is not best.replaced_statement))
     if best.candidate.rest:
         report.verified = f"verified: {best.candidate.rest}"
     if not best.candidate.values:
@@ -294,7 +294,7 @@ def _blame_without_candidate(verdict, localization):
 
 def confirm_fix(verdict, report, budget):
     """Check the fixed layer on the student's and on other inputs. Set `verified` if it is right."""
-    with replace_statement(report.edit.statement, report.edit.node):
+    with replace_statement(report.edit.replaced_statement, report.edit.node):
         fixed = check_gradients(verdict.subject)
         outcome = fixed.used_outputs is None and _blame_right_gradients(fixed, True, budget)
     if outcome and (outcome.right or outcome.kind == "unchecked"):

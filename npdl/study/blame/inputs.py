@@ -42,7 +42,7 @@ def make_minimised_verdict(verdict):
 
 
 def cut_axes(nested, length, new_length):
-    """Return nested arrays in which each axis of the given `length` is cut to n entries."""
+    """Return nested arrays in which each axis of the given `length` is cut to `new_length`."""
     def cut_array(value):
         if not isinstance(value, np.ndarray):
             return value
@@ -79,11 +79,11 @@ def make_validation_checks(check):
 
 
 def make_other_inputs(subject):
-    """Yield other inputs on which to check a Subject, as tuples (words, inputs, draw).
+    """Yield other inputs on which to check a Subject, as tuples (note, inputs, seed_offset).
 
-    note   a sentence, such as "all gradients are correct .., but not with other parameters"
-    inputs  the arguments of forward
-    draw    a number to add to the seed of the random parameters; 0 gives the same parameters
+    note         a sentence, such as "all gradients are correct .., but not with other parameters"
+    inputs       the arguments of forward
+    seed_offset  a number to add to the seed of the random parameters; 0 gives the same ones
     """
     given = "all gradients are correct for the given inputs, but not with "
     if subject.params:

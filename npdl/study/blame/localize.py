@@ -218,7 +218,7 @@ def record_backward(runs):
     expressions = runs.watch.expressions
     numbers = {i for i, one in enumerate(expressions) if one.root or one.statement is None}
     with contextlib.suppress(Exception):
-        runs.compute_gradients(numbers=numbers, record=True, record_locals=True)
+        runs.compute_gradients(expression_numbers=numbers, record=True, record_locals=True)
     seen = runs.watch.seen or {}
     return {k: v for k, v in seen.items() if expressions[k[0]].statement}, runs.watch.locals or {}
 
@@ -226,7 +226,7 @@ def record_backward(runs):
 def _find_dout_independent_keys(runs, values):
     """Return the keys of values that don't change when the upstream gradient is doubled."""
     with contextlib.suppress(Exception):
-        runs.compute_gradients(2.0, numbers={key[0] for key in values}, record=True)
+        runs.compute_gradients(2.0, expression_numbers={key[0] for key in values}, record=True)
         twice = runs.watch.seen
         moved = {k for k, v in values.items() if k in twice and not np.array_equal(twice[k], v)}
         runs.uses_dout = bool(moved)
@@ -240,7 +240,8 @@ def _measure_jacobian(runs, candidate):
     if not 0 < sum(v.size for v in values.values()) <= MAX_ENTRIES:
         return
     with contextlib.suppress(Exception):                # some code raises if a value is changed
-        gradients, columns = runs.compute_gradients(numbers=numbers, replacements=dict(values)), []
+        columns, gradients = [], runs.compute_gradients(
+            expression_numbers=numbers, replacements=dict(values))
         residual = runs.compute_residual(gradients)
         for key, value in values.items():
             for at in np.ndindex(value.shape):
@@ -249,7 +250,7 @@ def _measure_jacobian(runs, candidate):
                 moved = value.copy()
                 moved[at] += 1.0
                 columns.append(residual - runs.compute_residual(runs.compute_gradients(
-                    numbers=numbers, replacements={**values, key: moved})))
+                    expression_numbers=numbers, replacements={**values, key: moved})))
         J = np.stack(columns, axis=1)
         if np.isfinite(J).all():
             candidate.J, candidate.free, candidate.residual = J, J[:, :0], residual
@@ -261,7 +262,7 @@ def _solve_for_correct_values(localization, candidate):
     delta, candidate.unique, _ = solve_linear(candidate.J, candidate.residual)
     _set_expected_values(candidate, delta)
     numbers = {key[0] for key in candidate.values}
-    after = runs.compute_gradients(numbers=numbers, replacements=candidate.expected)
+    after = runs.compute_gradients(expression_numbers=numbers, replacements=candidate.expected)
     candidate.feasible = not runs.find_wrong_gradients(after)
     if not candidate.feasible and any(
             localization.base[name].shape != runs.truth[name].shape for name in localization.wrong):

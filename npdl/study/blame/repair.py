@@ -36,7 +36,7 @@ class Fix:
     node: ast.stmt              # the syntax tree of the new statement
 
     @property
-    def statement(self):
+    def replaced_statement(self):
         return self.candidate.statement
 
     @property

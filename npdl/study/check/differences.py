@@ -47,7 +47,7 @@ class Derivative:
     allowed: float
     reason: str = ""
 
-    def error_ratio(self, computed):
+    def compute_error_ratio(self, computed):
         """Return |computed - value| / allowed; a ratio above 1 means that `computed` is wrong."""
         if computed == self.value or np.isnan(self.value):
             return 0.0
@@ -62,7 +62,7 @@ class Direction:
     base        the outputs at t = 0
     weights     upstream gradients of the outputs; the sum of weights * outputs is differentiated
     size        the largest entry of the perturbed array; steps are relative to this number
-    levels      {level: the result of differentiate_at_level}, as far as it is computed
+    levels      {level: the result of estimate_at_level}, as far as it is computed
     """
 
     def __init__(self, outputs_at, base, weights, size=1.0):
@@ -70,7 +70,7 @@ class Direction:
         self.size = size if np.isfinite(size) and size > 0 else 1.0
         self.limit, self.levels = choose_tolerance(base), {}
 
-    def differentiate_at_level(self, level):
+    def estimate_at_level(self, level):
         """Return the derivative, scale, bend and noise of each output, as an array (4, outputs).
 
         `level` is the number of the step size (LEVELS).
@@ -95,7 +95,7 @@ class Direction:
         """
         known, best, floor, reason = {}, (np.inf, np.nan, 0.0), FLOOR * largest_derivative, ""
         for level in LEVELS:
-            known[level] = self.differentiate_at_level(level)[:, outputs].sum(1)
+            known[level] = self.estimate_at_level(level)[:, outputs].sum(1)
             value, scale, bend, noise = known[level]
             size = max(scale, floor)
             if is_quick and level == 0 and (

@@ -122,13 +122,13 @@ def copy_object(owner, replacements=None):
     return copy.deepcopy(owner, shared | (replacements or {}))
 
 
-def copy_equal_attributes(before, once, twice):
-    """Copy attributes that are equal in `once` and `twice` into `before`; return `before`.
+def copy_equal_attributes(target, once, twice):
+    """Copy attributes that are equal in `once` and `twice` into `target`; return `target`.
 
     These are three copies of one object: before forward ran, and after it ran once and twice. Their
     parts are treated in the same way.
     """
-    attributes, second = vars(before), vars(twice)
+    attributes, second = vars(target), vars(twice)
     for name, value in vars(once).items():
         parts = [[item for _, item in flatten_items(one, "") if has_backward_or_arrays(item)]
                  for one in (attributes.get(name), value, second.get(name))]
@@ -137,4 +137,4 @@ def copy_equal_attributes(before, once, twice):
                 copy_equal_attributes(*three)
         elif not is_equal(attributes.get(name), value) and is_equal(value, second.get(name)):
             attributes[name] = value
-    return before
+    return target

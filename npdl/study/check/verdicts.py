@@ -234,7 +234,7 @@ class Check:
         wanted, row = self.arrays[name].shape, Row(name)
         row.used_outputs = " and ".join(used_outputs) * (used_outputs != self.paths)
         if gradient is None:
-            needed = any(one.error_ratio(0.0) > 1 and not one.reason
+            needed = any(one.compute_error_ratio(0.0) > 1 and not one.reason
                          for one in self._find_derivatives(used_outputs)[2][name])
             row.right, row.kind = None if needed else True, "missing"
             row.reason = "backward returned no gradient"
@@ -257,10 +257,10 @@ class Check:
         for i, (point, direction) in enumerate(self.directions[row.name]):
             is_entry = isinstance(point, tuple)             # otherwise, it is a direction
             computed = float(gradient[point] if is_entry else (gradient * point).sum())
-            ratio = derivatives[i].error_ratio(computed)
+            ratio = derivatives[i].compute_error_ratio(computed)
             if ratio > 1 and (worst <= 1 or self.limit * ratio < GROSS):    # try more step sizes
                 derivatives[i] = direction.compute_derivative(outputs, largest_derivative)
-            one, excess = derivatives[i], derivatives[i].error_ratio(computed)
+            one, excess = derivatives[i], derivatives[i].compute_error_ratio(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
                 row.reason = row.reason or one.reason
                 row.unknown.append(point if is_entry else ())
@@ -298,7 +298,7 @@ class Check:
         derivatives of all output entries.
         """
         outputs = [self.paths.index(path) for path in used_outputs]
-        largest_derivative = max((one.differentiate_at_level(0)[1, outputs].sum()
+        largest_derivative = max((one.estimate_at_level(0)[1, outputs].sum()
                        for pairs in self.directions.values() for _, one in pairs), default=0.0)
         return outputs, largest_derivative, {
             name: [one.compute_derivative(outputs, largest_derivative, is_quick=True)

@@ -119,7 +119,7 @@ class Marks:
         for key in sorted(keys, key=lambda k: made.get(k) not in call.pairs):
             if self.runs.budget.is_spent:
                 break
-            error = self.oracle.gradient_error(key, array)
+            error = self.oracle.compute_gradient_error(key, array)
             if error <= CLOSE:
                 return error, key
             if best[1] is None or error < best[0] or np.isnan(error):

@@ -173,7 +173,7 @@ class _Mathematics(ast.NodeTransformer):
         return ast.Call(ast.Name(name), [self.visit(a) for a in arguments], [])
 
     def _make_sum(self, symbol, value, axes):
-        """Return the node of a sum: "Σ_0 x" for head "Σ" and axis 0, "Σ x" for the last axis."""
+        """Return the node of a sum: "Σ_0 x" for symbol "Σ" and axis 0, "Σ x" for the last axis."""
         over = ast.unparse(axes[0]) if axes else "-1"
         symbol, value = symbol if over == "-1" else f"{symbol}_{over}", self.visit(value)
         is_wide = isinstance(value, (ast.BinOp, ast.UnaryOp)) and not isinstance(value.op, ast.Pow)

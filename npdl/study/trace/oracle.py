@@ -56,7 +56,7 @@ class Oracle:
 
     def __init__(self, runs):
         self.runs, self.expressions = runs, runs.watch.expressions
-        runs.compute_outputs(numbers=set(range(len(self.expressions))), record=True)
+        runs.compute_outputs(expression_numbers=set(range(len(self.expressions))), record=True)
         self.values = runs.watch.seen
         self.projections, self.sizes = {}, defaultdict(list)
         for key, value in self.values.items():
@@ -73,7 +73,7 @@ class Oracle:
             self.projections[key] = np.nan
             with contextlib.suppress(Exception):        # some code raises if a value is changed
                 found = self.runs.check.compute_derivative(lambda t: self.runs.compute_outputs(
-                    numbers={key[0]}, additions={key: t * u}), self.runs.used_outputs)
+                    expression_numbers={key[0]}, additions={key: t * u}), self.runs.used_outputs)
                 self.projections[key] = np.nan if found.reason else found.value
         return self.projections[key]
 
@@ -87,7 +87,7 @@ class Oracle:
         names = self.expressions[key[0]].names
         return names[key[1] % len(names)] if names else ""
 
-    def gradient_error(self, key, array):
+    def compute_gradient_error(self, key, array):
         """Compare an array with the true gradient of forward's value `key`; return the error.
 
         The relative error is inf if the shapes differ, and NaN if the true gradient is unknown.
@@ -103,14 +103,14 @@ class Oracle:
         """Return True if `value` is the true gradient of a variable of forward with this name."""
         keys = [key for key in self.sizes.get(value.size, ())
                 if normalise_name(self.get_assigned_variable(key)) == name]
-        return any(self.gradient_error(key, value) <= CLOSE for key in keys)
+        return any(self.compute_gradient_error(key, value) <= CLOSE for key in keys)
 
     def find_source_with_gradient(self, value):
         """Return the source of forward's expression whose gradient is `value` or value.T, or ""."""
         for key in self.sizes.get(value.size, ()):
             if self.runs.budget.is_spent:
                 break
-            if any(self.gradient_error(key, array) <= CLOSE for array in (value, value.T)):
+            if any(self.compute_gradient_error(key, array) <= CLOSE for array in (value, value.T)):
                 return self.get_assigned_variable(key) or self.expressions[key[0]].text
         return ""
 

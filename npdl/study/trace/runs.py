@@ -94,7 +94,7 @@ class Runs:
         before = self.watch.work
         try:
             if watch_options or phase not in self.costs:
-                self.watch.start(**watch_options or {"numbers": ()})
+                self.watch.start(**watch_options or {"expression_numbers": ()})
             with silence_warnings():
                 yield
         finally:

@@ -182,15 +182,16 @@ class Watch:
         """Return the file of the function that was called first."""
         return self.functions[0].file if self.functions else ""
 
-    def start(self, numbers, record=False, additions=None, replacements=None, record_locals=False):
-        """Begin to watch the expressions whose numbers are in `numbers`.
+    def start(self, expression_numbers, record=False, additions=None, replacements=None,
+              record_locals=False):
+        """Begin to watch the expressions whose numbers are in `expression_numbers`.
 
         record         True records the values in the attribute `seen`, {key: array}
         additions      {key: array}, arrays that are added to the values
         replacements   {key: array}, arrays that replace the values
         record_locals  True also records the local variables in `locals`, {key: {name: value}}
         """
-        self.numbers, self.counts = numbers, Counter()
+        self.expression_numbers, self.counts = expression_numbers, Counter()
         self.additions, self.replacements = additions or {}, replacements or {}
         self.seen, self.recorded = ({} if record else None), 0
         self.locals = {} if record_locals else None
@@ -203,7 +204,7 @@ class Watch:
 
     def stop(self):
         """Stop watching. The functions then run without hooks, which is faster."""
-        self.numbers, self.additions, self.replacements = (), {}, {}
+        self.expression_numbers, self.additions, self.replacements = (), {}, {}
         if self.is_hooked:
             for watched in self.functions:
                 for f in watched.functions:
@@ -217,7 +218,7 @@ class Watch:
         If `into` is True, the replacement is written into the array `value`.
         """
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
-        if number not in self.numbers:
+        if number not in self.expression_numbers:
             return value
         new = self._record_or_change_nested(number, value)
         if into and new is not value and isinstance(value, np.ndarray):
@@ -255,7 +256,7 @@ class Watch:
 
 @contextlib.contextmanager
 def profile_calls(callback):
-    """Call called(frame, event, _) when a function begins or ends in the `with` block."""
+    """Call callback(frame, event, _) when a function begins or ends in the `with` block."""
     before = sys.getprofile()
     sys.setprofile(callback)
     try:
