@@ -143,8 +143,8 @@ def _blame_with_questions(verdict):
     """Return the Blame for a Verdict that has questions to the author of the layer."""
     statement = _find_backward_return(verdict.subject)
     if statement and not statement.is_return and not any(row.right for row in verdict.rows):
-        diagnosis = "backward returns nothing: a return is missing"
-        return make_blame(verdict, statement, diagnosis=diagnosis)
+        text = "backward returns nothing: a return is missing"
+        return make_blame(verdict, statement, diagnosis=text)
     return make_blame(verdict, statement, kind="unchecked", diagnosis=(
         f"{'; '.join(verdict.questions)}. All other gradients are correct"))
 

@@ -106,9 +106,8 @@ def _find_faulty_statement(error, stack, localization):
     names = find_names(faulty.node)
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return faulty
-    for before in faulty.function.statements[::-1]:
-        if before.first_line >= faulty.first_line:
-            continue
+    earlier = [s for s in faulty.function.statements if s.first_line < faulty.first_line]
+    for before in earlier[::-1]:
         bound = names & {*list_bound_and_changed_variables(before.node)[0]}
         for name in bound:
             own = {normalise_name(name), *guess_variable_names(name)} & shapes.keys()

@@ -104,8 +104,8 @@ class FixSearch:
         if any(isinstance(one.node, ast.While) for one in candidate.statement.function.statements):
             return False                                # an edit may make the loop endless
         self.budget.left -= RUN_COST
-        replacement = replace_statement(candidate.statement, new_node)
-        with replacement as is_valid, contextlib.suppress(Exception):
+        with (replace_statement(candidate.statement, new_node) as is_valid,
+              contextlib.suppress(Exception)):
             if not is_valid:
                 return False
             with preserve_attributes(self.runs.subject.layer):
@@ -151,13 +151,13 @@ class FixSearch:
         frames, expressions = self.localization.frames, self.runs.watch.expressions
         keys = [k for k in frames if expressions[k[0]].function is statement.function and k[1] == 0]
 
-        def sort_by_distance(key):
+        def compute_distance(key):
             at = expressions[key[0]].statement          # None for an argument, which comes last
             lines_between = at and abs(at.first_line - statement.first_line)
             return at is None, at is not statement, lines_between, -key[0]
 
         functions = self.runs.watch.functions[::-1]     # backward's expressions first
-        frame = frames[min(keys, key=sort_by_distance)] if keys else {}
+        frame = frames[min(keys, key=compute_distance)] if keys else {}
         return Vocabulary(statement, frame, functions)
 
 

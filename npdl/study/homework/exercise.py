@@ -85,9 +85,7 @@ class Exercise:
 
 def _find_forward_name(backward_name):
     """Return the name of the forward of a backward: "softmax" for "softmax_backward"."""
-    if backward_name == "backward":
-        return "forward"
-    return backward_name.removesuffix("_backward")
+    return "forward" if backward_name == "backward" else backward_name.removesuffix("_backward")
 
 
 def format_method_for_subclass(method):

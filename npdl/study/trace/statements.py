@@ -95,11 +95,11 @@ class WatchedFunction:
 class Expression:
     """An expression of a function.
 
-    node      its syntax node
-    statement    the Statement that contains it; None for an argument of the function
-    function  the WatchedFunction that contains it
-    root      True if the Statement assigns or returns the whole expression, or passes it to a call
-    names     the variables to which the value is assigned, as source
+    node       its syntax node
+    statement  the Statement that contains it; None for an argument of the function
+    function   the WatchedFunction that contains it
+    root       True if the Statement assigns or returns the whole expression, or passes it to a call
+    names      the variables to which the value is assigned, as source
     """
 
     node: ast.expr
