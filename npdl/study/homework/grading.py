@@ -99,10 +99,10 @@ def sum_grades(grades_by_exercise):
                            in grades_by_exercise.items() if grade.not_graded))
 
 
-def format_feedback(name, grades):
+def format_feedback(student, grades_by_exercise):
     """Return the text of a student's feedback page, with the reasons for lost points."""
-    lines = [f"{name}: {sum_grades(grades)}"]
-    for exercise, grade in grades.items():
+    lines = [f"{student}: {sum_grades(grades_by_exercise)}"]
+    for exercise, grade in grades_by_exercise.items():
         lines += ["", f"{exercise}: {grade}"]
         lines += [f"  {reason}" for reason in answers.explain_lost_points(grade.points)]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
