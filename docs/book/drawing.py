@@ -78,11 +78,11 @@ def draw_matrix(axes, values, rows=(), columns=(), low=0.0):
     axes.spines[:].set_visible(False)
 
 
-def draw_matrices(height, parts, **options):
+def draw_matrices(height, parts, rows=(), columns=(), **options):
     """Draw the matrices {title: values} side by side; return (Figure, axes)."""
     made, axes = make_figure(height, 1, len(parts))
     for axis, (title, values) in zip(axes, parts.items(), strict=True):
-        draw_matrix(axis, values)
+        draw_matrix(axis, values, rows, columns)
         axis.set(title=title, **options)
     return made, axes
 

@@ -19,7 +19,7 @@ CHECKS = re.compile(r"\b(initial_state|checked_gradients)\(")   # they check an 
 
 @dataclass(eq=False)
 class Node:
-    """A value: its name and shape, the Nodes `made_of`, and values of forward it `also` reads."""
+    """A value: its name and shape, the Nodes `made_of`; what it `also` reads, or its layer."""
 
     name: str
     shape: tuple
@@ -77,6 +77,7 @@ def _make_nodes(steps, phase, returned_name=None):
                 found.append(current[name])
             else:
                 also.append(name)
+        also = also or re.findall(r"(\w+)\.(?:for|back)ward\(", one.line.text)
         for write in writes:
             name = returned_name if write.name == "return" else shorten_name(write.name)
             current[name] = Node(name, write.shown[0][1].shape, list(dict.fromkeys(made_of)), also)
@@ -134,7 +135,7 @@ def draw_graph(name):
     caption = (f"One run of {name}. Its forward is above. Its backward is below, from the upstream "
                "gradients to the gradients that it returns (filled boxes). A box shows the name of "
                "an array and its shape in this run. Small letters name the arrays that the "
-               "backward reads from the cache.")
+               "backward reads from the cache, or the layer that computed the array.")
     heights = [place_nodes(nodes) + 60 for _, nodes in parts]
     draw, top = Drawing(sum(heights)), 0
     for (phase, nodes), height in zip(parts, heights, strict=True):

@@ -13,6 +13,7 @@ from docs.book import drawing, trained
 from npdl.adapt.quantize import dequantize, quantize
 from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
+from npdl.optim import NEWTON_SCHULZ
 
 DRAWINGS = Path(__file__).parent / "drawings"
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
@@ -196,9 +197,9 @@ def draw_quantisation_steps():
 def draw_rotated_pairs():
     """Draw a pair of entries of a query and one of a key, each rotated at two positions."""
     made, axes = drawing.make_figure(470, 2, subplot_kw={"aspect": "equal"})
-    q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
+    q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), np.sin(1)])
     circle = np.linspace(0, 2 * np.pi, 65)
-    for axis, places in zip(axes, ((1, 3), (4, 6)), strict=True):
+    for axis, places in zip(axes, ((3, 1), (6, 4)), strict=True):
         axis.plot(np.cos(circle), np.sin(circle), ":", color=drawing.INK)
         for name, pair, place in zip("qk", (q, k), places, strict=True):
             y = npdl.Rotary(2).forward(pair[None], np.array([place]))[0][0]
@@ -207,6 +208,14 @@ def draw_rotated_pairs():
                       va="center")
         axis.set_axis_off()
     return made
+
+
+def draw_muon_rounds():
+    """Draw five rounds of Muon's polynomial and of Newton and Schulz's, for one singular value."""
+    lines = dict.fromkeys(("Muon", "Newton and Schulz"), tau := np.geomspace(1e-4, 1, 241))
+    for name, (a, b, c) in 5 * [("Muon", NEWTON_SCHULZ), ("Newton and Schulz", (1.5, -0.5, 0))]:
+        lines[name] = a * lines[name] + b * lines[name]**3 + c * lines[name]**5
+    return drawing.draw_curves(tau, lines, xscale="log", xlabel="before", ylabel="after 5 rounds")
 
 
 # -- of trained models -------------------------------------------------------------------------
@@ -310,8 +319,8 @@ def draw_date_translation(record):
 
 
 def draw_attention_heads(record):
-    one, other = record["A2"]
-    return drawing.draw_matrices(206, {"one head": one, "the other": other})[0]
+    maps = dict(zip(("one head", "the other"), record["A2"], strict=True))
+    return drawing.draw_matrices(236, maps, *2 * [record["text"]], xlabel="key", ylabel="query")[0]
 
 
 def draw_block_predictions(record):
@@ -350,30 +359,30 @@ def draw_adapter_ranks(record):
     names = ["none", *(f"rank {r}: {size} parameters" for r, size in zip(
         record["ranks"], record["learned"], strict=True))]
     axis.bar_label(axis.barh(names, [record["before"], *record["loss"]], **BARS),
-                   fmt="{:.2f}", padding=4)
+                   fmt="{:.3f}", padding=4)
     axis.invert_yaxis()
-    axis.set(xticks=[], xlim=(0, 1.15 * record["before"]))
+    axis.set(xticks=[], xlim=(0, 1.2 * record["before"]))
     return made
 
 
 def draw_late_generalisation(record):
     return drawing.draw_curves(record["step"], {"training set": record["train_accuracy"],
                                               "held-out set": record["validation_accuracy"]},
-                               xscale="log", xlabel="training step / accuracy", **SHARES)
+                               xscale="log", xlabel="training step", ylabel="accuracy", **SHARES)
 
 
 def draw_longer_sequences(record):
     lines = {"rotated": record["turned"], "added": record["added"]}
     return drawing.draw_curves(record["places"], lines, xticks=(12, 24, 36),
-                               xlabel="position / accuracy", **SHARES)
+                               xlabel="position (from 1)", ylabel="accuracy", **SHARES)
 
 
 def draw_loss_after_memorising(record):
     step, log_loss = record["step"], record["log_loss"]
     line = log_loss[step == 5000] - (step - 5000) / 2000
-    return drawing.draw_curves(step, {"measured": np.exp(log_loss),
-                                      "factor e every 2000 steps": np.exp(line)}, yscale="log",
-                               xlabel="training step / loss", xticks=(4000, 6000, 8000, 10_000))
+    lines = {"measured": np.exp(log_loss), "factor e every 2000 steps": np.exp(line)}
+    return drawing.draw_curves(step, lines, yscale="log", xticks=(4000, 6000, 8000, 10_000),
+                               xlabel="training step", ylabel="training loss (nats)")
 
 
 NAMES = sorted({path.stem for path in DRAWINGS.iterdir()} | {

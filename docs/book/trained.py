@@ -359,7 +359,8 @@ def record_attention_heads():
         model = make_sequential((npdl.Embedding, V, 32), (npdl.LearnedPositions, S, 32),
                                 (SelfAttention, 32, H), (npdl.Linear, 32, V * V))
         fit(model, batch, 600)
-        _, cache = model.forward(batch(0)[0][:1])
+        _, cache = model.forward((ids := batch(0)[0])[:1])
+        found["text"] = "".join("abcdefgh"[k] for k in ids[0])
         found[f"A{H}"] = rounded(cache.layers[2].attend.A[0], 2)
         found[f"right{H}"] = rounded(measure_accuracy(model, *batch(0)))
     return found
@@ -492,7 +493,7 @@ def record_late_generalisation():
 def record_longer_sequences():
     """Train models to recall the letter two positions back, and test them on longer sequences."""
     V = 6
-    found = {"places": list(range(2, 40))}
+    found = {"places": list(range(3, 41))}                   # counted from 1
     for name, model in (
             ("turned", npdl.Llama(V, 16, 1, 2, 2, 24, max_len=40, tied=False, rng=0,
                                   dtype="float64")),
