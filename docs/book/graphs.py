@@ -60,7 +60,7 @@ def _make_nodes(steps, phase, returned_name=None):
     for one in steps:
         writes = [w for w in one.writes if w.shown[0][0] == "" and w.shown[0][1].shape
                   and (w.name != "return" or returned_name and one.is_new)]
-        if not writes or CHECKS.search(one.line.text) or all(
+        if not writes or CHECKS.search(one.statement.text) or all(
                 read.startswith("cache.") for read in one.reads):
             continue                                    # checked inputs; fields of the cache
         made_of, also = [], []
@@ -77,7 +77,7 @@ def _make_nodes(steps, phase, returned_name=None):
                 found.append(current[name])
             else:
                 also.append(name)
-        also = also or re.findall(r"(\w+)\.(?:for|back)ward\(", one.line.text)
+        also = also or re.findall(r"(\w+)\.(?:for|back)ward\(", one.statement.text)
         for write in writes:
             name = returned_name if write.name == "return" else shorten_name(write.name)
             current[name] = Node(name, write.shown[0][1].shape, list(dict.fromkeys(made_of)), also)
