@@ -11,7 +11,7 @@ import numpy as np
 from exercises.course import arrays, judge, question, table, vec
 from npdl.adapt import add_lora, count_multiplications, merged_linear, quantize_linears, report
 from npdl.adapt.linears import LoRALinear, QuantLinear
-from npdl.adapt.quantize import NF4, dequantize, quantize, stored_bytes
+from npdl.adapt.quantize import NF4, count_bytes, dequantize, quantize
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import Block
 
@@ -193,7 +193,7 @@ def solve_lora_and_qlora_updates(say, step, answer, check, claim):
     kinds = "floor", "nearest", "blocks", "nf4"
     error = {kind: rms_error_percent(normal, kind) for kind in kinds}
     gaps = np.diff(NF4)
-    plain, double, single = (8 * stored_bytes(normal.size, 4, block, double=twice) / normal.size
+    plain, double, single = (8 * count_bytes(normal.size, 4, block, double=twice) / normal.size
                              for block, twice in ((64, False), (64, True), (None, False)))
     claim("", "QLoRA's base model is quantized to 4 bits, NF4.",
           "4-bit NF4; in part 4, m-bit integers",

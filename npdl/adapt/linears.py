@@ -4,7 +4,7 @@ Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314). A li
 QLoRA is ``LoRALinear(QuantLinear(linear))``.
 """
 
-from npdl.adapt.quantize import dequantize, dequantize_steps, pack, quantize, quantize_steps, unpack
+from npdl.adapt.quantize import dequantize, dequantize_sizes, pack, quantize, quantize_sizes, unpack
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import (
@@ -30,7 +30,7 @@ class FrozenLinear(Layer):
     def __init__(self, linear):
         check_linear(type(self).__name__, linear)
         self.W = Param(linear.W.data, trainable=False)
-        self.b = freeze_bias(linear.b)
+        self.b = frozen_bias(linear.b)
         self.sizes = linear.sizes                               # (D, E)
 
     def weight(self):
@@ -63,18 +63,18 @@ class QuantLinear(FrozenLinear):
         check_linear("QuantLinear", linear)
         require_bool(double=double)
         codes, step = quantize(linear.W.data, bits, rounding, block)
-        step, scale = quantize_steps(step) if double else (step, None)
+        step, scale = quantize_sizes(step) if double else (step, None)
         self.packed = Param(pack(codes, bits), trainable=False)
         self.step = Param(step, trainable=False)
         self.scale = None if scale is None else Param(scale, trainable=False)
-        self.b = freeze_bias(linear.b)
+        self.b = frozen_bias(linear.b)
         self.sizes, self.block, self.rounding = linear.sizes, block, rounding
 
     def weight(self):
         """Return the dequantized W (D, E)."""
         step = self.step.data
         if self.scale is not None:
-            step = dequantize_steps(step, self.scale.data)
+            step = dequantize_sizes(step, self.scale.data)
         return dequantize(unpack(self.packed.data, self.sizes), step, self.block, self.rounding)
 
 
@@ -127,6 +127,6 @@ def check_linear(owner, linear):
         raise InputError(f"{owner}: got {describe(linear)}; give a Linear")
 
 
-def freeze_bias(b):
+def frozen_bias(b):
     """Return a frozen Param that shares the data of the bias `b`. A NoBias is returned as it is."""
     return b if isinstance(b, NoBias) else Param(b.data, trainable=False)

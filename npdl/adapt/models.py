@@ -126,9 +126,9 @@ def _select_layers(model, classes, where, caller):
     return chosen
 
 
-def _unique_layers(layers):
+def _unique_layers(layers_by_name):
     """Return the layers of a dict, each once. A shared layer has several names in the dict."""
-    return {id(layer): layer for layer in layers.values()}.values()
+    return {id(layer): layer for layer in layers_by_name.values()}.values()
 
 
 def _replace_layers(model, replacements):

@@ -82,8 +82,8 @@ def quantize(W, bits=4, rounding="floor", block=None):
     return codes, largest.reshape(-1) / rows.dtype.type(top)
 
 
-def dequantize(codes, step, block=None, rounding="floor"):
-    """Return step * codes, or step * level for "nf4", in the dtype of the step sizes.
+def dequantize(codes, step_sizes, block=None, rounding="floor"):
+    """Return step * codes, or step * level for "nf4", in the dtype of `step_sizes`.
 
     This is the inverse of `quantize`, except for the rounding errors.
     """
@@ -91,24 +91,24 @@ def dequantize(codes, step, block=None, rounding="floor"):
     if rounding == "nf4":
         levels = units.reshape(-1).astype(np.int64) + 8
         units = xp.take_along_axis(xp.asarray(NF4), levels, 0).reshape(units.shape)
-    values = units.astype(step.dtype) * step[:, None]
+    values = units.astype(step_sizes.dtype) * step_sizes[:, None]
     return values.reshape(-1)[: codes.size].reshape(codes.shape)
 
 
-def quantize_steps(step):
+def quantize_sizes(step_sizes):
     """Quantize the step sizes (n,) (double quantization).
 
-    Returns codes of 8 bits (n,), and an array `scale` for dequantize_steps. The mean of all step
+    Returns codes of 8 bits (n,), and an array `scale` for dequantize_sizes. The mean of the
     sizes is subtracted before the quantization. `scale` holds one step size for each 256 codes,
     followed by the mean.
     """
-    mean = step.mean()
-    codes, scale = quantize(step - mean, STEPS_BITS, "nearest", STEPS_BLOCK)
+    mean = step_sizes.mean()
+    codes, scale = quantize(step_sizes - mean, STEPS_BITS, "nearest", STEPS_BLOCK)
     return codes, xp.concatenate([scale, mean[None]])
 
 
-def dequantize_steps(codes, scale):
-    """Return the step sizes (n,) from the codes and the scale of quantize_steps."""
+def dequantize_sizes(codes, scale):
+    """Return the step sizes (n,) from the codes and the scale of quantize_sizes."""
     return dequantize(codes, scale[:-1], STEPS_BLOCK) + scale[-1]
 
 
@@ -128,14 +128,14 @@ def pack(codes, bits):
 def unpack(packed, shape):
     """Return the codes with this shape from the bytes that `pack` returned."""
     bits, size = len(packed), math.prod(shape)
-    shifted = _join_bits(packed[:8])
+    shifted = _join_bit_planes(packed[:8])
     if bits > 8:
-        shifted = shifted.astype(np.uint16) | (_join_bits(packed[8:]).astype(np.uint16) << 8)
+        shifted = shifted.astype(np.uint16) | (_join_bit_planes(packed[8:]).astype(np.uint16) << 8)
     codes = shifted[:size] - _unsigned_dtype(bits)(2 ** (bits - 1))   # modulo 2^8 or 2^16
     return codes.view(_integer_dtype(bits)).reshape(shape)
 
 
-def _join_bits(planes):
+def _join_bit_planes(planes):
     """Return the codes (8 n,) from `planes` (m, n): row i has bit i of all codes, m <= 8."""
     codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
@@ -143,17 +143,17 @@ def _join_bits(planes):
     return codes.view(np.uint8)
 
 
-def stored_bytes(size, bits, block=None, itemsize=4, double=False):
+def count_bytes(size, bits, block=None, itemsize=4, double=False):
     """Return the number of bytes of `size` quantized entries, with their step sizes.
 
     With double quantization, each step size takes one byte. In addition, one float is stored for
     every 256 step sizes, and one for their mean.
     """
-    steps = 1 if block is None else -(-size // block)
+    sizes = 1 if block is None else -(-size // block)
     packed = bits * -(-size // 8)
     if double:
-        return packed + steps + (-(-steps // STEPS_BLOCK) + 1) * itemsize
-    return packed + steps * itemsize
+        return packed + sizes + (-(-sizes // STEPS_BLOCK) + 1) * itemsize
+    return packed + sizes * itemsize
 
 
 def _integer_dtype(bits):

@@ -8,7 +8,7 @@ import pytest
 from npdl.adapt import quantize as quantization
 from npdl.adapt import report
 from npdl.adapt.linears import QuantLinear
-from npdl.adapt.quantize import NF4, dequantize, pack, quantize, stored_bytes, unpack
+from npdl.adapt.quantize import NF4, count_bytes, dequantize, pack, quantize, unpack
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
 
@@ -40,7 +40,7 @@ def test_quantization_error_and_packing(bits, rounding, dtype):
     packed = pack(codes, bits)
     np.testing.assert_array_equal(unpack(packed, shape), codes)
     assert unpack(packed, shape).dtype == codes.dtype
-    assert stored_bytes(W.size, bits, block, step.itemsize) == packed.nbytes + step.nbytes
+    assert count_bytes(W.size, bits, block, step.itemsize) == packed.nbytes + step.nbytes
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
@@ -80,20 +80,20 @@ def test_nf4_takes_the_nearest_level_of_each_block(dtype):
     assert not dequantize(*quantize(np.zeros((2, 3)), 4, "nf4"), None, "nf4").any()
 
 
-def test_double_quantization_keeps_steps_in_a_byte():
+def test_double_quantization_stores_step_sizes_in_a_byte():
     W = np.random.default_rng(1).standard_normal((64, 640)).astype("float32")
     linear = Linear(64, 640)
     linear.W.data[...] = W
     one, two = (QuantLinear(linear, rounding="nf4", block=64, double=d) for d in (False, True))
-    steps, kept = one.step.data, quantization.dequantize_steps(two.step.data, two.scale.data)
+    steps, kept = one.step.data, quantization.dequantize_sizes(two.step.data, two.scale.data)
     half = np.abs(steps - steps.mean()).max() / 127 / 2
     assert two.step.data.dtype == np.int8 and np.abs(kept - steps).max() <= 1.001 * half
     for layer, double in ((one, False), (two, True)):
         count = report(layer)
         bias = layer.b.data.nbytes
-        assert count.stored_bytes - bias == stored_bytes(W.size, 4, 64, double=double)
+        assert count.stored_bytes - bias == count_bytes(W.size, 4, 64, double=double)
         assert count.frozen == W.size + 640
-    assert 8 * stored_bytes(2**30, 4, 64, double=True) / 2**30 == pytest.approx(4.127, abs=1e-3)
+    assert 8 * count_bytes(2**30, 4, 64, double=True) / 2**30 == pytest.approx(4.127, abs=1e-3)
 
 
 def test_nf4_requires_four_bits():
