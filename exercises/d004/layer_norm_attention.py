@@ -231,7 +231,7 @@ def solve_split_and_merge(say, step, answer, check, claim, m=2, d=3):
     """Write split_heads and merge_heads by their indices."""
     row = 10 * np.arange(1, m * d + 1)
     layer = MultiHeadAttention(m * d, m)
-    y = layer.split(row[None, None].astype("float32"))
+    y = layer.split_heads(row[None, None].astype("float32"))
     one, other, right = (head_columns(name, m, d) for name in list(INDEXINGS)[:3])
     say(f"m = {m} heads of width d = {d}, one token.")
     step("The row of one token holds the heads one after the other: d numbers of head 0, "
@@ -251,7 +251,7 @@ def solve_split_and_merge(say, step, answer, check, claim, m=2, d=3):
            f"columns {vec(np.unique(one))}, num_heads · j + l only {vec(np.unique(other))}.")
     say("In npdl: MultiHeadAttention.split in npdl/layers/attention.py.")
     check("npdl's split_heads gives the table's y, and merge_heads the row again",
-          np.array_equal(y[0, :, 0], row[right]) and np.array_equal(layer.join(y)[0, 0], row))
+          np.array_equal(y[0, :, 0], row[right]) and np.array_equal(layer.join_heads(y)[0, 0], row))
     one, other, right = (find_bijective_sizes(name) for name in list(INDEXINGS)[:3])
     used, used_other = (len(np.unique(head_columns(name, 4, 32))) for name in list(INDEXINGS)[:2])
     beyond = (head_columns("num_heads * j + l", 4, 2) >= 8).sum()

@@ -201,10 +201,10 @@ def cached_attention(attention, x, mask, append_to_cache):
 
     `append_to_cache` adds the new keys and values to the KV cache, and returns all keys and values.
     """
-    q, k, v = (attention.split(W.forward(x)[0])
+    q, k, v = (attention.split_heads(W.forward(x)[0])
                for W in (attention.W_Q, attention.W_K, attention.W_V))
     heads, _ = attend(q, *append_to_cache(k, v), mask)
-    return attention.W_O.forward(attention.join(heads))[0]
+    return attention.W_O.forward(attention.join_heads(heads))[0]
 
 
 def cached_grouped_attention(attention, x, B, mask, angles, append_to_cache):

@@ -115,19 +115,19 @@ class PrefixAttention(MultiHeadAttention):
         k, c_K = self.W_K.forward(K)
         v, c_V = self.W_V.forward(V)
         keys, values = k[ancestors], v[ancestors]               # keys (N, S, D)
-        heads, c_attend = attend(self.split(q[:, None]), self.split(keys), self.split(values),
-                                 visible, dropout=self.dropout, rng=rng)
-        y, c_O = self.W_O.forward(self.join(heads)[:, 0])       # y (N, D)
+        heads, c_attend = attend(self.split_heads(q[:, None]), self.split_heads(keys),
+                                 self.split_heads(values), visible, dropout=self.dropout, rng=rng)
+        y, c_O = self.W_O.forward(self.join_heads(heads)[:, 0])  # y (N, D)
         return y, Cache(Q=c_Q, K=c_K, V=c_V, ancestors=ancestors, attend=c_attend, O=c_O,
                         size=len(k))
 
     def backward(self, dy, cache):
         dh = self.W_O.backward(dy, cache.O)
         dq, dkeys, dvalues = attend_backward(
-            self.split(dh[:, None]), cache.attend, self.dropout)
-        dk = sum_by_index(self.join(dkeys), cache.ancestors, cache.size)    # keys = k[ancestors]
-        dv = sum_by_index(self.join(dvalues), cache.ancestors, cache.size)
-        dQ = self.W_Q.backward(self.join(dq)[:, 0], cache.Q)
+            self.split_heads(dh[:, None]), cache.attend, self.dropout)
+        dk = sum_by_index(self.join_heads(dkeys), cache.ancestors, cache.size)     # k[ancestors]
+        dv = sum_by_index(self.join_heads(dvalues), cache.ancestors, cache.size)
+        dQ = self.W_Q.backward(self.join_heads(dq)[:, 0], cache.Q)
         dK = self.W_K.backward(dk, cache.K)
         dV = self.W_V.backward(dv, cache.V)
         return dQ, dK, dV

@@ -154,26 +154,26 @@ class MultiHeadAttention(Layer):
         q, c_Q = self.W_Q.forward(Q)                            # q (B, R, D)
         k, c_K = self.W_K.forward(K)                            # k (B, S, D)
         v, c_V = self.W_V.forward(V)
-        heads, c_attend = attend(self.split(q), self.split(k), self.split(v), mask,
-                                 dropout=self.dropout, rng=rng)
-        h = self.join(heads)                                    # h (B, R, D)
+        heads, c_attend = attend(self.split_heads(q), self.split_heads(k), self.split_heads(v),
+                                 mask, dropout=self.dropout, rng=rng)
+        h = self.join_heads(heads)                              # h (B, R, D)
         y, c_O = self.W_O.forward(h)                            # y (B, R, D)
         return y, Cache(Q=c_Q, K=c_K, V=c_V, attend=c_attend, O=c_O)
 
     def backward(self, dy, cache):
         dh = self.W_O.backward(dy, cache.O)                     # y = h W_O
-        dheads = self.split(dh)                                 # dheads (B, H, R, d)
+        dheads = self.split_heads(dh)                           # dheads (B, H, R, d)
         dq, dk, dv = attend_backward(dheads, cache.attend, self.dropout)
-        dQ = self.W_Q.backward(self.join(dq), cache.Q)          # q = Q W_Q, k = K W_K, v = V W_V
-        dK = self.W_K.backward(self.join(dk), cache.K)
-        dV = self.W_V.backward(self.join(dv), cache.V)
+        dQ = self.W_Q.backward(self.join_heads(dq), cache.Q)    # q = Q W_Q, k = K W_K, v = V W_V
+        dK = self.W_K.backward(self.join_heads(dk), cache.K)
+        dV = self.W_V.backward(self.join_heads(dv), cache.V)
         return dQ, dK, dV
 
-    def split(self, x):
-        """Reshape (B, S, H*d) to (B, H, S, d). Its inverse `join` is also its backward."""
+    def split_heads(self, x):
+        """Reshape (B, S, H*d) to (B, H, S, d). Its inverse `join_heads` is also its backward."""
         return x.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2)
 
-    def join(self, x):
+    def join_heads(self, x):
         """Reshape (B, H, S, d) to (B, S, H*d)."""
         B, H, S, d = x.shape
         return x.swapaxes(1, 2).reshape(B, S, H * d)

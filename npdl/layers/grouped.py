@@ -61,20 +61,20 @@ class GroupedQueryAttention(Layer):
         q, c_Q = self.W_Q.forward(x)                                # q (B, S, H*d)
         k, c_K = self.W_K.forward(x)                                # k (B, S, G*d)
         v, c_V = self.W_V.forward(x)
-        q, c_norm_q = self.norm_q.forward(self.split(q))            # q (B, G, n, S, d)
-        k, c_norm_k = self.norm_k.forward(self.split(k))            # k (B, G, 1, S, d)
+        q, c_norm_q = self.norm_q.forward(self.split_heads(q))      # q (B, G, n, S, d)
+        k, c_norm_k = self.norm_k.forward(self.split_heads(k))      # k (B, G, 1, S, d)
         q, c_q = self.rotary.forward(q)
         k, c_k = self.rotary.forward(k)
         check_attention_mask(mask, (*q.shape[:4], x.shape[1]))
-        heads, c_attend = attend(q, k, self.split(v), mask)         # k, v (B, G, 1, S, d) for all n
-        h = self.join(heads)                                        # h (B, S, H*d)
+        heads, c_attend = attend(q, k, self.split_heads(v), mask)   # k, v (B, G, 1, S, d) for all n
+        h = self.join_heads(heads)                                  # h (B, S, H*d)
         y, c_O = self.W_O.forward(h)                                # y (B, S, D)
         return y, Cache(Q=c_Q, K=c_K, V=c_V, norm_q=c_norm_q, norm_k=c_norm_k, q=c_q, k=c_k,
                         attend=c_attend, O=c_O)
 
     def backward(self, dy, cache):
         dh = self.W_O.backward(dy, cache.O)                         # y = h W_O
-        dheads = self.split(dh)                                     # dheads (B, G, n, S, d)
+        dheads = self.split_heads(dh)                               # dheads (B, G, n, S, d)
         dq, dk_each, dv_each = attend_backward(dheads, cache.attend)
         dk = dk_each.sum(2, keepdims=True)                          # the n heads of a group share k
         dv = dv_each.sum(2, keepdims=True)
@@ -82,18 +82,18 @@ class GroupedQueryAttention(Layer):
         dk = self.rotary.backward(dk, cache.k)
         dq = self.norm_q.backward(dq, cache.norm_q)
         dk = self.norm_k.backward(dk, cache.norm_k)
-        dx_q = self.W_Q.backward(self.join(dq), cache.Q)            # q = x W_Q, k = x W_K,
-        dx_k = self.W_K.backward(self.join(dk), cache.K)            # v = x W_V
-        dx_v = self.W_V.backward(self.join(dv), cache.V)
+        dx_q = self.W_Q.backward(self.join_heads(dq), cache.Q)      # q = x W_Q, k = x W_K,
+        dx_k = self.W_K.backward(self.join_heads(dk), cache.K)      # v = x W_V
+        dx_v = self.W_V.backward(self.join_heads(dv), cache.V)
         dx = dx_q + dx_k + dx_v
         return dx
 
-    def split(self, x):
-        """Reshape (B, S, G*n*d) to (B, G, n, S, d). Its inverse `join` is also its backward."""
+    def split_heads(self, x):
+        """Reshape (B, S, G*n*d) to (B, G, n, S, d). Its backward is its inverse, `join_heads`."""
         B, S, _ = x.shape
         return x.reshape(B, S, self.num_kv_heads, -1, self.rotary.d).transpose(0, 2, 3, 1, 4)
 
-    def join(self, x):
+    def join_heads(self, x):
         """Reshape (B, G, n, S, d) to (B, S, G*n*d)."""
         B, G, n, S, d = x.shape
         return x.transpose(0, 3, 1, 2, 4).reshape(B, S, G * n * d)

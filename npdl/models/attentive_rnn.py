@@ -84,7 +84,7 @@ class AttentiveRNN(Layer):
         dpast = xp.stack(dstates[:P], 1) if P else dpast[:, :0]
         return dx, (dh, dpast)
 
-    def initial_state(self, x, state):
+    def initial_state(self, x, state=None):
         """Return h (B, H) and past (B, P, H) of a state, or zeros and an empty past for None."""
         B, H, dtype = len(x), self.cell.d_hidden, self.cell.W_h.data.dtype
         if state is None:
