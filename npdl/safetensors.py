@@ -79,14 +79,14 @@ class SafetensorsFile:
     def map_array(self, name):
         """Return the array `name`, memory-mapped from the file. BF16 is returned as uint16.
 
-        Memory is used only for the entries that are read. Writing into the array does not change
-        the file.
+        Memory is used only for the entries that are read. An array that is not aligned in
+        the file is copied. Writing into the array does not change the file.
         """
         entry = self.entries[name]
-        if entry.start % entry.stored_dtype.itemsize or not entry.size:
-            return self.read(name)
+        if not entry.size:
+            return np.empty(entry.shape, entry.stored_dtype)
         flat = np.frombuffer(self._mapped_file, entry.stored_dtype, entry.size, entry.start)
-        return flat.reshape(entry.shape)
+        return (flat if flat.flags.aligned else flat.copy()).reshape(entry.shape)
 
     def read(self, name, dtype=None):
         """Read the array `name` into new memory, and return it.
@@ -111,7 +111,7 @@ class SafetensorsFile:
         return values.reshape(entry.shape)
 
 
-def _parse_entries(header, start, size):
+def _parse_entries(header, data_start, file_size):
     """Return {name: Entry} of a header. Raise ValueError unless the arrays fill the whole file."""
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
@@ -119,10 +119,10 @@ def _parse_entries(header, start, size):
     for name, fields in header.items():
         if name == "__metadata__":
             continue
-        entry, begin, end = _parse_entry(name, fields, start)
-        if end > size - start:
-            raise ValueError(f"array {name!r} ends at byte {start + end:,} of {size:,}; the file "
-                             "is cut short, or its header is wrong")
+        entry, begin, end = _parse_entry(name, fields, data_start)
+        if end > file_size - data_start:
+            raise ValueError(f"array {name!r} ends at byte {data_start + end:,} of {file_size:,}; "
+                             "the file is cut short, or its header is wrong")
         entries[name] = entry
         spans.append((begin, end, name))
     spans.sort()
@@ -132,12 +132,12 @@ def _parse_entries(header, start, size):
             raise ValueError(f"array {name!r} begins inside another array" if begin < last else
                              f"{begin - last:,} bytes before array {name!r} belong to no array")
         last = end
-    if last != size - start:
-        raise ValueError(f"{size - start - last:,} bytes at the end of the file belong to no array")
+    if unused := file_size - data_start - last:
+        raise ValueError(f"{unused:,} bytes at the end of the file belong to no array")
     return entries
 
 
-def _parse_entry(name, fields, start):
+def _parse_entry(name, fields, data_start):
     """Return (Entry, begin, end) of the array that `fields` describes, or raise ValueError."""
     try:
         dtype, shape, (begin, end) = fields["dtype"], fields["shape"], fields["data_offsets"]
@@ -150,7 +150,7 @@ def _parse_entry(name, fields, start):
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"array {name!r} has dtype {str(dtype)[:20]!r}; supported: "
                          f"{', '.join(DTYPES)}")
-    entry = Entry(dtype, tuple(shape), start + begin)
+    entry = Entry(dtype, tuple(shape), data_start + begin)
     if entry.size * entry.stored_dtype.itemsize != end - begin:
         raise ValueError(f"array {name!r} of {dtype} {entry.shape} does not have the size of "
                          f"{end - begin:,} bytes that the header gives")

@@ -52,8 +52,12 @@ def test_safetensors_package_reads_and_writes_the_same(tmp_path):
 def test_bfloat16_is_half_of_a_float32(tmp_path):
     values = np.random.default_rng(0).standard_normal(2 ** 20 + 5).astype("f4")
     halves = (values.view("u4") >> 16).astype("u2")
-    path = write_file(tmp_path / "b", {"w": {"dtype": "BF16", "shape": [len(values)],
-                                             "data_offsets": [0, halves.nbytes]}}, halves.tobytes())
+    header = {"w": {"dtype": "BF16", "shape": [len(values)], "data_offsets": [0, halves.nbytes]},
+              "empty": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}}
+    for padding in (b"", b" "):                     # with one of them, w is not aligned
+        path = write_file(tmp_path / "b", json.dumps(header).encode() + padding, halves.tobytes())
+        for name, codes in ("w", halves), ("empty", halves[:0]):
+            np.testing.assert_array_equal(SafetensorsFile(path).map_array(name), codes, strict=True)
     found = SafetensorsFile(path).read("w")
     assert found.dtype == "f4"
     np.testing.assert_array_equal(found.view("u4"), halves.astype("u4") << 16)
