@@ -12,7 +12,7 @@ import numpy as np
 from npdl.decoding.scorer import (
     Hypothesis,
     Ranking,
-    check_scores,
+    checked_scores,
     has_ended,
     is_eos,
     start_search,
@@ -21,7 +21,7 @@ from npdl.errors import require_positive
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class BeamStep:
     """One step of a beam search.
 
     parents    the active hypotheses that were expanded, best first
@@ -53,7 +53,7 @@ class BeamResult:
     """The result of a beam search.
 
     finished, unfinished  hypotheses, best first
-    steps                 the list of all Steps
+    steps                 the list of all BeamSteps
     reason                why the search ended: "bound" (by the stopping rule), "empty" (there was
                           no active hypothesis) or "max_len"
     """
@@ -82,11 +82,11 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
     n_best, stop  if `stop` is True, the search ends when n_best finished hypotheses score at least
-                  as high as any active hypothesis can still score (Ranking.bound). A longer search
+                  as high as any active hypothesis can still score (Ranking.score_bound). A longer search
                   would find the same n_best hypotheses. With length_power 0 and n_best 1, the
                   search ends when no active hypothesis has a higher log-probability than the best
                   finished one
-    keep_steps    if False, the result has no Steps; each Step stores width x V log-probabilities,
+    keep_steps    if False, no BeamSteps are kept; each stores width x V log-probabilities,
                   which take most of the memory if V is large
     Raises InputError for sizes below 1, if `eos` is out of range, and if the scorer has several
     prompts.
@@ -102,10 +102,10 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
         unfinished = [hypothesis for hypothesis in kept if not hypothesis.complete]
         finished += [hypothesis for hypothesis in kept if hypothesis.complete]
         finished.sort(key=ranking.sort_key)
-        bound = ranking.bound(unfinished[0]) if unfinished else -math.inf
+        bound = ranking.score_bound(unfinished[0]) if unfinished else -math.inf
         best = finished[0] if finished else None
         if keep_steps:
-            steps.append(Step(active, rows, kept, best, bound, ranking, eos))
+            steps.append(BeamStep(active, rows, kept, best, bound, ranking, eos))
         active = unfinished
         if not active or length == max_len:
             reason = reason if active else "empty"
@@ -113,7 +113,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
         if stop and len(finished) >= n_best and finished[n_best - 1].score >= bound:
             reason = "bound"
             break
-        rows, state = check_scores(scorer.advance(state, parents[~ended], tokens[~ended]))
+        rows, state = checked_scores(scorer.advance(state, parents[~ended], tokens[~ended]))
     return BeamResult(finished, active, steps, reason)
 
 
@@ -128,8 +128,8 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
 
     The search ends when `width` hypotheses have finished and the best unfinished hypothesis, at its
     current length, does not score higher than the worst finished one. This is the default rule of
-    transformers. The result has no Steps. Raises InputError for sizes below 1, if `eos` is out of
-    range, and if the scorer has several prompts.
+    transformers. The result has no BeamSteps. Raises InputError for sizes below 1, if `eos` is out
+    of range, and if the scorer has several prompts.
     """
     require_positive(width=width)
     ranking = Ranking(max_len, length_power)
@@ -150,7 +150,7 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
         if len(finished) == width and active[0].score <= finished[-1].score:
             reason = "bound"
             break
-        rows, state = check_scores(scorer.advance(state, parents[unfinished], tokens[unfinished]))
+        rows, state = checked_scores(scorer.advance(state, parents[unfinished], tokens[unfinished]))
     if length == max_len:
         finished, active = sorted(finished + active, key=ranking.sort_key)[:width], []
     return BeamResult(finished, active, [], reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.decoding.scorer import Ranking, check_scores, has_ended, start_search
+from npdl.decoding.scorer import Ranking, checked_scores, has_ended, start_search
 from npdl.errors import require_positive
 
 
@@ -33,7 +33,7 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
     require_positive(n_best=n_best)
     ranking = Ranking(max_len, length_power)
     best, count = [], 0
-    for tokens, log_prob in complete_sequences(scorer, max_len, eos):
+    for tokens, log_prob in yield_complete_sequences(scorer, max_len, eos):
         count += 1
         hypothesis = ranking.make_hypothesis(tokens, log_prob, True)
         if len(best) < n_best or ranking.sort_key(hypothesis) < ranking.sort_key(best[-1]):
@@ -42,18 +42,18 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
     return ExhaustiveResult(best, count)
 
 
-def complete_sequences(scorer, max_len, eos=None):
+def yield_complete_sequences(scorer, max_len, eos=None):
     """Yield (tokens, log-probability) of every complete sequence, depth first."""
-    def extend(path, total, log_probs, state, row):
+    def extend(path, total_log_prob, log_probs, state, row):
         """Yield the sequences that begin with the tokens `path`, whose state is row `row`."""
         tokens = np.flatnonzero(log_probs > -math.inf)
-        totals, parents = total + log_probs[tokens], np.full(len(tokens), row)
+        totals, parents = total_log_prob + log_probs[tokens], np.full(len(tokens), row)
         ended = has_ended(scorer, state, parents, tokens, len(path) + 1, max_len, eos)
         for token, total in zip(tokens[ended], totals[ended], strict=True):
             yield (*path, int(token)), float(total)
         unfinished = np.flatnonzero(~ended)
         if len(unfinished) and len(path) + 1 < max_len:
-            rows, state = check_scores(
+            rows, state = checked_scores(
                 scorer.advance(state, parents[unfinished], tokens[unfinished]))
             for i, j in enumerate(unfinished):
                 yield from extend((*path, int(tokens[j])), totals[j], rows[i], state, i)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from npdl.decoding.scorer import Ranking, check_eos, check_scores, has_ended
+from npdl.decoding.scorer import Ranking, check_eos, checked_scores, has_ended
 from npdl.errors import require_fraction, require_number, require_positive
 from npdl.init import generator
 from npdl.threads import ONE_BLAS_THREAD
@@ -98,7 +98,7 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
     number active[i], of `num_sequences` in all.
     """
     ranking = Ranking(max_len)
-    rows, state = check_scores(scorer.start())
+    rows, state = checked_scores(scorer.start())
     check_eos(eos, rows)
     row_of = np.repeat(np.arange(len(rows)), count)         # the row of each active sequence
     active = np.arange(len(row_of))                         # numbers of the active sequences
@@ -122,7 +122,7 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
             complete[active] = ended
             if length == max_len or ended.all():
                 break
-            rows, state = check_scores(scorer.advance(state, row_of[~ended], tokens[~ended]))
+            rows, state = checked_scores(scorer.advance(state, row_of[~ended], tokens[~ended]))
             active, row_of = active[~ended], np.arange(len(rows))
     return [
         ranking.make_hypothesis(tokens, total, bool(done))

@@ -81,7 +81,7 @@ class Ranking:
         """Return a key for sorting. The best hypothesis has the smallest key."""
         return -hypothesis.score, len(hypothesis.tokens), hypothesis.tokens
 
-    def bound(self, hypothesis):
+    def score_bound(self, hypothesis):
         """Return a score that no completion of this unfinished hypothesis can exceed.
 
         The log-probability can only become smaller, and for a fixed log-probability the score is
@@ -100,7 +100,7 @@ class Ranking:
 
 def start_search(scorer, eos):
     """Return scorer.start(). Raise InputError for several prompts or an invalid `eos`."""
-    rows, state = check_scores(scorer.start())
+    rows, state = checked_scores(scorer.start())
     if len(rows) != 1:
         raise InputError(f"a search starts from one prompt, but this scorer has {len(rows)}; "
                          "make a scorer for each prompt")
@@ -108,7 +108,7 @@ def start_search(scorer, eos):
     return rows, state
 
 
-def check_scores(scores_and_state):
+def checked_scores(scores_and_state):
     """Return the pair (rows, state). Raise InputError unless the rows are log-probabilities."""
     if not (scores_and_state[0] <= 0).all():                # also for NaN
         raise InputError("the scorer returned a log-probability above 0 or NaN; "

@@ -44,11 +44,11 @@ class Tree(Scorer):
         return [self.vocab[token] for token in getattr(tokens, "tokens", tokens)]
 
     def start(self):
-        return self._make_rows([0]), [0]
+        return self._make_score_rows([0]), [0]
 
     def advance(self, state, parents, tokens):
         nodes = self._child_nodes(state, parents, tokens)
-        return self._make_rows(nodes), nodes
+        return self._make_score_rows(nodes), nodes
 
     def is_leaf(self, state, parents, tokens):
         children = self._child_nodes(state, parents, tokens)
@@ -57,7 +57,7 @@ class Tree(Scorer):
     def _child_nodes(self, state, parents, tokens):
         return [self._nodes[state[p]][int(t)][1] for p, t in zip(parents, tokens, strict=True)]
 
-    def _make_rows(self, nodes):
+    def _make_score_rows(self, nodes):
         rows = np.full((len(nodes), len(self.vocab)), -math.inf)
         for row, node in zip(rows, nodes, strict=True):
             for token, (log_prob, _) in self._nodes[node].items():

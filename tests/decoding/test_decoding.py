@@ -149,10 +149,10 @@ def test_search_without_finished_hypotheses():
     assert exhaustive_search(tree, 9, eos=0).best is None
 
 
-def test_ranking_bound_is_tight():
+def test_score_bound_is_tight():
     for power in (-1.0, 0.0, 0.5, 1.0, 2.0):
         ranking = Ranking(6, power)
         live = ranking.make_hypothesis((1, 1), -3.0, False)
         ends = [ranking.make_hypothesis((1,) * n, -3.0, True).score for n in range(3, 7)]
-        assert ranking.bound(live) == max(ends)
-    assert Ranking(2).bound(live) == -math.inf
+        assert ranking.score_bound(live) == max(ends)
+    assert Ranking(2).score_bound(live) == -math.inf
