@@ -30,7 +30,7 @@ def suggest_remedy(error):
     return REMEDIES.get(error.errno, "free space, or choose another place")
 
 
-def printable(text, allowed=""):
+def to_printable(text, allowed=""):
     """Return `text` with its unprintable characters escaped as in Python, except for `allowed`.
 
     Such characters would end a line or change the terminal.

@@ -42,10 +42,10 @@ def write_atomically(path, write):
             with contextlib.suppress(OSError):
                 temporary.unlink()
     except OSError as error:
-        raise describe_write_error(path, error) from error
+        raise make_write_error(path, error) from error
 
 
-def describe_write_error(path, error):
+def make_write_error(path, error):
     """Return the CheckpointError for an OSError while `path` was written."""
     return CheckpointError(f"{path} cannot be written ({reason(error)}); {suggest_remedy(error)}")
 

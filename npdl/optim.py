@@ -2,8 +2,8 @@
 
 The optimizers are SGD, NesterovSGD, RMSprop, Adam, AdamW and Muon. `step()` reads every
 `param.grad` and changes `param.data`. Gradients are changed by clip_by_global_norm,
-orthogonal_gradient and Grokfast. In the equations, theta is a parameter, g its gradient, lr the
-learning rate, decay the weight decay, and t the number of the step, from 1.
+make_gradients_orthogonal and Grokfast. In the equations, theta is a parameter, g its gradient, lr
+the learning rate, decay the weight decay, and t the number of the step, from 1.
 """
 
 import math
@@ -208,7 +208,7 @@ def decay_only_matrices(model):
         param.decay = param.data.ndim >= 2
 
 
-def orthogonal_gradient(params):
+def make_gradients_orthogonal(params):
     """g = g - (theta . g) / (theta . theta) theta, for each Param separately, in place.
 
     This removes the part of the gradient that only scales the weights, and so the logits. Call it
@@ -216,7 +216,7 @@ def orthogonal_gradient(params):
     authors' code, this function does not scale the new g to the norm of the old one. Prieto et al.
     2025, arXiv:2501.04697.
     """
-    for p in checked_params("orthogonal_gradient", params):
+    for p in checked_params("make_gradients_orthogonal", params):
         square = infinity_to_nan((p.data * p.data).sum())
         along = (p.data * p.grad).sum() / xp.where(square == 0, 1, square)
         p.grad[...] = p.grad - along * p.data

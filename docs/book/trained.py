@@ -323,7 +323,7 @@ def record_date_translation():
                              dtype="float64")
 
     def batch(step):
-        source, lengths, target = data.encode_pairs(*data.draw("train", 48, 0, step))
+        source, lengths, target = data.encode_pairs(*data.draw_pairs("train", 48, 0, step))
         return (source, target[:, :-1], lengths), target[:, 1:]
 
     fit(model, batch, 400, 5e-3)

@@ -10,7 +10,7 @@ import numpy as np
 
 import npdl
 from npdl import LSTM
-from npdl.data import pad
+from npdl.data import pad_with_lengths
 
 V, D, H, TAGS, NOT_A_TAG = 8, 16, 24, 4, -1
 
@@ -32,8 +32,8 @@ def main(steps=500):
 
     for step in range(steps):
         words, tags = draw_sentences(32, rng)
-        ids, lengths = pad(words)
-        targets, _ = pad(tags, NOT_A_TAG)
+        ids, lengths = pad_with_lengths(words)
+        targets, _ = pad_with_lengths(tags, NOT_A_TAG)
         logits, cache = model.forward(ids, lengths=lengths)         # logits (B, S, TAGS)
         loss, c_loss = loss_of.forward(logits, targets)
         optimizer.zero_grad()
@@ -44,9 +44,9 @@ def main(steps=500):
             print(f"step {step}: loss {loss:.3f}")
 
     words, tags = draw_sentences(500, np.random.default_rng(1))     # it was not trained on these
-    ids, lengths = pad(words)
+    ids, lengths = pad_with_lengths(words)
     logits, _ = model.forward(ids, lengths=lengths)
-    targets, _ = pad(tags, NOT_A_TAG)
+    targets, _ = pad_with_lengths(tags, NOT_A_TAG)
     counted = targets != NOT_A_TAG
     accuracy = (logits.argmax(-1) == targets)[counted].mean()
     print(f"{counted.sum()} new tokens, {accuracy:.1%} tagged right")

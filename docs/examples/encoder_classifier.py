@@ -7,7 +7,7 @@ The class says whether token 1 comes before token 2.   python docs/examples/enco
 import numpy as np
 
 import npdl
-from npdl.data import pad
+from npdl.data import pad_with_lengths
 from npdl.functions import length_mask
 
 
@@ -36,7 +36,7 @@ class Classifier(npdl.Layer):
 def draw_texts(count, rng):
     """`count` texts of 3 to 12 tokens: 1 and 2 once, 3 to 8 else; and which of the two is first."""
     found = [rng.permutation([1, 2, *rng.integers(3, 9, n)]) for n in rng.integers(1, 11, count)]
-    return (*pad(found), np.array([list(t).index(1) < list(t).index(2) for t in found], int))
+    return *pad_with_lengths(found), np.array([[*t].index(1) < [*t].index(2) for t in found], int)
 
 
 def main(steps=400):

@@ -10,8 +10,8 @@ import warnings
 
 from npdl.exceptions import (  # this module must not import NumPy: see `start_script`
     NpdlError,
-    printable,
     suggest_remedy,
+    to_printable,
 )
 
 BAD, INTERRUPTED = 2, 130       # exit statuses
@@ -23,7 +23,7 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser that reports an invalid command line in one line, with exit status 2."""
 
     def error(self, message):
-        self.exit(BAD, f"{self.prog}: {printable(' '.join(message.split()))}; see --help\n")
+        self.exit(BAD, f"{self.prog}: {to_printable(' '.join(message.split()))}; see --help\n")
 
     def print_help(self, file=None):
         def write_help():               # argparse ignores that the output is closed
@@ -142,7 +142,7 @@ def run_guarded(prog, function):
     finally:
         _flush_or_discard(sys.stderr)
     _flush_or_discard(sys.stdout)
-    note(f"{prog}: {printable(line)}")
+    note(f"{prog}: {to_printable(line)}")
     _flush_or_discard(sys.stderr)
     return BAD
 
@@ -175,7 +175,7 @@ def print_text(text, end="\n"):
     or a pipe gets the text unchanged.
     """
     if sys.stdout.isatty():
-        text = printable(text, IN_TEXTS)
+        text = to_printable(text, IN_TEXTS)
     print(text, end=end, flush=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from npdl.cli.process import has_ended
 from npdl.errors import CheckpointError, InputError
-from npdl.files import describe_write_error, reason, sync_to_disk
+from npdl.files import make_write_error, reason, sync_to_disk
 
 TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 
@@ -50,7 +50,7 @@ def create_folder_atomically(path):
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise not_empty from error                  # another process was quicker
-        raise describe_write_error(path, error) from error
+        raise make_write_error(path, error) from error
     except CheckpointError as error:                    # use the final name in the message
         raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:

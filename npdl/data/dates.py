@@ -10,7 +10,7 @@ import string
 import numpy as np
 
 from npdl.backend import make_rng
-from npdl.data.sequences import pad
+from npdl.data.sequences import pad_with_lengths
 from npdl.data.text import Characters
 from npdl.errors import InputError, require_fraction
 
@@ -63,7 +63,7 @@ class DateWords:
 class Dates:
     """All days from FIRST to LAST, split into training and validation. `draw` writes them as texts.
 
-        texts, isos = Dates(r_train=0.9, seed=0).draw("validation", 64, seed, step)
+        texts, isos = Dates(r_train=0.9, seed=0).draw_pairs("validation", 64, seed, step)
 
     `parts` is {"train": days, "validation": other days}. A day is an integer (date.toordinal). The
     fraction of days in "train" is r_train. Raises InputError unless 0 < r_train <= 1.
@@ -78,7 +78,7 @@ class Dates:
         parts = {"train": days[:cut], "validation": days[cut:]}
         self.parts = {name: part for name, part in parts.items() if len(part)}
 
-    def draw(self, part, count, *key):
+    def draw_pairs(self, part, count, *key):
         """Draw `count` days of the set `part`, and return their texts and their ISO dates.
 
         `part` is "train" or "validation". The random numbers depend only on `key`.
@@ -93,7 +93,7 @@ class Dates:
     def encode_pairs(self, texts, isos):
         """Return the padded ids of the sources (B, S), their lengths (B,), and the target ids."""
         words = self.words
-        source, lengths = pad([words.encode(text) for text in texts])
+        source, lengths = pad_with_lengths([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]
         return source, lengths, np.array(target)
 

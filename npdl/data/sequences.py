@@ -5,11 +5,11 @@ import numpy as np
 from npdl.errors import InputError
 
 
-def pad(sequences, value=0):
+def pad_with_lengths(sequences, value=0):
     """Return B sequences (S_b, ...) as an array (B, S, ...) padded with `value`, and their lengths.
 
-        ids, lengths = pad([[3, 1, 4], [1, 5]])             # [[3, 1, 4], [1, 5, 0]], [3, 2]
-        tags, _ = pad([[0, 2, 2], [1, 0]], value=-1)        # for CrossEntropy(ignored=-1)
+        ids, lengths = pad_with_lengths([[3, 1, 4], [1, 5]])  # [[3, 1, 4], [1, 5, 0]], [3, 2]
+        tags, _ = pad_with_lengths([[0, 2, 2], [1, 0]], value=-1)  # for CrossEntropy(ignored=-1)
 
     The layers LSTM and Bidirectional take the lengths (B,), and npdl.functions.length_mask makes a
     mask of them. CrossEntropy can ignore targets with the padding value. Raises InputError if there
@@ -19,7 +19,7 @@ def pad(sequences, value=0):
     filled = [array for array in arrays if array.size]
     shapes = {array.shape[1:] for array in filled}
     if not filled or len(shapes) > 1 or any(array.ndim == 0 for array in arrays):
-        raise InputError(f"pad: got {len(arrays)} sequences, of shapes "
+        raise InputError(f"pad_with_lengths: got {len(arrays)} sequences, of shapes "
                          f"{sorted({array.shape for array in arrays})}; give one or more "
                          "sequences (S, ...) that differ only in S")
     lengths = np.array([len(array) for array in arrays])

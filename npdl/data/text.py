@@ -59,7 +59,7 @@ class Characters:
         return "".join(self.characters[i] for i in checked_ids(ids, self.size, "tokens"))
 
 
-def read_text(path):
+def read_text_and_hash(path):
     """Return the text of a UTF-8 file, and the SHA-256 of its bytes in hexadecimal.
 
     Raises InputError if the file can't be read, is not UTF-8, is empty, or has more than LARGEST

@@ -82,10 +82,10 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
     n_best, stop  if `stop` is True, the search ends when n_best finished hypotheses score at least
-                  as high as any active hypothesis can still score (Ranking.score_bound). A longer search
-                  would find the same n_best hypotheses. With length_power 0 and n_best 1, the
-                  search ends when no active hypothesis has a higher log-probability than the best
-                  finished one
+                  as high as any active hypothesis can still score (Ranking.score_bound). A longer
+                  search would find the same n_best hypotheses. With length_power 0 and n_best 1,
+                  the search ends when no active hypothesis has a higher log-probability than the
+                  best finished one
     keep_steps    if False, no BeamSteps are kept; each stores width x V log-probabilities,
                   which take most of the memory if V is large
     Raises InputError for sizes below 1, if `eos` is out of range, and if the scorer has several

@@ -20,7 +20,7 @@ from npdl.functions import infinity_to_nan, mean_in_float64, sum_rows
 from npdl.init import constant
 
 
-def batch_axes(x):
+def non_channel_axes(x):
     """Return the axes of x except the channels: (0, 2) for (N, C, L), and (0,) for (N, C)."""
     return (0, *range(2, x.ndim))
 
@@ -115,7 +115,7 @@ class BatchNorm(ChannelNorm):
         check_shape("BatchNorm", x, f"(N, {self.channels}, L)", f"(N, {self.channels})")
         x = to_wide_floats(x)
         if training:
-            c, mean, var = centre_and_moments(x, batch_axes(x))     # mean (1, C, 1) or (1, C)
+            c, mean, var = centre_and_moments(x, non_channel_axes(x))  # mean (1, C, 1) or (1, C)
             self.update_running(mean.reshape(-1), var.reshape(-1), x.size // self.channels)
         else:
             c = x - per_channel(self.running_mean.data, x)
@@ -129,7 +129,7 @@ class BatchNorm(ChannelNorm):
         x_hat, std = cache.x_hat, cache.std
         dx_hat = self.scale_and_shift_backward(dy, x_hat)
         if cache.training:
-            dx = normalise_backward(dx_hat, x_hat, std, batch_axes(dy))
+            dx = normalise_backward(dx_hat, x_hat, std, non_channel_axes(dy))
         else:
             dx = dx_hat / std                               # mean and std are fixed
         return dx

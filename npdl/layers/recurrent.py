@@ -181,7 +181,7 @@ class RecurrentLayer(Layer):
     def forward(self, x, state=None, lengths=None):
         owner = type(self.cell).__name__.removesuffix("Cell")       # LSTM of LSTMCell
         check_shape(owner, x, f"(B, S, {self.cell.W_x.shape[0]})")
-        valid, x = mask_steps(x, lengths, owner)
+        valid, x = mask_and_zero_padding(x, lengths, owner)
         state = self.cell.initial_state(x[:, 0], state)
         ys, steps = [], []
         for t in range(x.shape[1]):
@@ -272,7 +272,7 @@ def split_by_layer(state, L, owner):
     return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
 
 
-def mask_steps(x, lengths, owner):
+def mask_and_zero_padding(x, lengths, owner):
     """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
 
     If `lengths` is None, all steps are valid, and the result is (None, x).

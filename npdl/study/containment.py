@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from npdl.errors import InputError, NpdlError
-from npdl.files import describe_write_error, write_atomically
+from npdl.files import make_write_error, write_atomically
 
 NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]     # npdl's folder
 LONGEST = 600                   # characters of an exception's text that are shown
@@ -140,6 +140,6 @@ def write_text(path, text):
         write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
     except (OSError, NpdlError) as problem:
         if isinstance(problem, OSError):
-            problem = describe_write_error(path, problem)
+            problem = make_write_error(path, problem)
         raise InputError(str(problem)) from problem
     return path

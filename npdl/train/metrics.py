@@ -9,7 +9,7 @@ import json
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.files import describe_write_error, is_file, reason, reject_nan, write_atomically
+from npdl.files import is_file, make_write_error, reason, reject_nan, write_atomically
 
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
@@ -29,7 +29,7 @@ def append_record(path, record):
         with open(path, "ab") as file:
             file.write(line.encode())
     except OSError as error:
-        raise describe_write_error(path, error) from error
+        raise make_write_error(path, error) from error
 
 
 def read_records(path):

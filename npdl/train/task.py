@@ -10,7 +10,7 @@ from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import make_rng
 from npdl.data import ModularArithmetic, batch_indices
 from npdl.data.dates import LONGEST, Dates
-from npdl.data.text import Characters, draw_windows, read_text, split_text
+from npdl.data.text import Characters, draw_windows, read_text_and_hash, split_text
 from npdl.errors import InputError
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
@@ -128,7 +128,7 @@ class DatesTask(Task):
         return self._draw_batch("train", self.config.batch, self.config.seed, step, BATCHES)
 
     def _draw_batch(self, part, count, *key):
-        source, real, target = self.data.encode_pairs(*self.data.draw(part, count, *key))
+        source, real, target = self.data.encode_pairs(*self.data.draw_pairs(part, count, *key))
         # All batches have one shape, so that one recording serves them.
         source = np.pad(source, ((0, 0), (0, LONGEST - source.shape[1])))
         if self.config.model == "seq2seq":
@@ -162,7 +162,7 @@ class TextTask(Task):
         """Return {"train": ids, "validation": ids}. Raise InputError if the text has changed."""
         config = self.config
         try:
-            text, sha256 = read_text(config.text)
+            text, sha256 = read_text_and_hash(config.text)
         except InputError as error:
             raise InputError(f"{error}; if you moved the file, give its new path with --text"
                              ) from None
@@ -239,7 +239,7 @@ def complete_config(config):
     """
     if config.text is None or config.sha256 is not None:
         return config
-    text, sha256 = read_text(config.text)
+    text, sha256 = read_text_and_hash(config.text)
     if config.pretrained is not None:
         return dataclasses.replace(config, sha256=sha256,
                                    pretrained_sha256=hash_model(config.pretrained))

@@ -255,7 +255,7 @@ def test_an_optimizer_error_changes_nothing(name):
 
 
 @pytest.mark.parametrize("change", [
-    lambda params: optim.clip_by_global_norm(params, 1.0), optim.orthogonal_gradient,
+    lambda params: optim.clip_by_global_norm(params, 1.0), optim.make_gradients_orthogonal,
     lambda params: optim.Grokfast(params).filter()], ids=["clip", "orthogonal", "Grokfast"])
 def test_gradient_changers_check_their_params(change):
     linear = Linear(3, 2)

@@ -21,7 +21,7 @@ from npdl.layers.graph import ReplaceUpdate
 from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.recurrent import RecurrentLayer
 from npdl.losses import REDUCTIONS, exact_match
-from npdl.optim import decay_only_matrices, orthogonal_gradient, orthogonalise
+from npdl.optim import decay_only_matrices, make_gradients_orthogonal, orthogonalise
 from npdl.train.pretrained.exchange import from_torch
 
 D64 = {"dtype": "float64"}
@@ -98,7 +98,7 @@ VALUES = {                                      # name: (found, wanted, relative
     "clipping by a norm that overflows": (
         lambda: gradient_after(lambda params: npdl.clip_by_global_norm(params, 1.0), 1e20), NAN, 0),
     "the orthogonal gradient at weights whose squares overflow": (
-        lambda: gradient_after(orthogonal_gradient, 1.0), NAN, 0),
+        lambda: gradient_after(make_gradients_orthogonal, 1.0), NAN, 0),
     "orthogonalise, squares that overflow": (
         lambda: orthogonalise(np.full((2, 2), 1e20, "float32")), NAN, 0),
     **{f"the {how} of 100,000 losses in float16": (

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npdl.data import pad
+from npdl.data import pad_with_lengths
 from npdl.errors import InputError
 from npdl.train.config import Config
 from npdl.train.metrics import read_records
@@ -41,12 +41,12 @@ def test_pandas_reads_what_a_run_recorded(tmp_path):
         assert {name: row[name] for name in record} == record
 
 
-def test_pad():
-    x, lengths = pad([[3, 1, 4], [], [1, 5]], -1)
+def test_pad_with_lengths():
+    x, lengths = pad_with_lengths([[3, 1, 4], [], [1, 5]], -1)
     np.testing.assert_array_equal(x, [[3, 1, 4], [-1, -1, -1], [1, 5, -1]])
     assert x.dtype == lengths.dtype == int and lengths.tolist() == [3, 0, 2]
-    x, _ = pad([np.ones((1, 2), "float32"), np.zeros((3, 2), "float32")])
+    x, _ = pad_with_lengths([np.ones((1, 2), "float32"), np.zeros((3, 2), "float32")])
     assert x.shape == (2, 3, 2) and x.dtype == np.float32 and x.sum() == 2
     for wrong in ([], [[]], [3, 4], [np.ones((2, 3)), np.ones((2, 4))]):
-        with pytest.raises(InputError, match="pad: got .* give one or more"):
-            pad(wrong)
+        with pytest.raises(InputError, match="pad_with_lengths: got .* give one or more"):
+            pad_with_lengths(wrong)

@@ -45,10 +45,10 @@ def test_days_are_split_once(r_train):
     assert list(Dates(1.0).parts) == ["train"]
 
 
-def test_draw_is_reproducible_and_in_its_set():
+def test_drawn_pairs_are_reproducible_and_in_their_set():
     data = Dates(0.5, seed=1)
-    texts, isos = data.draw("validation", 50, 1, 7)
-    assert (texts, isos) == data.draw("validation", 50, 1, 7) != data.draw("validation", 50, 1, 8)
+    (texts, isos), again, other = (data.draw_pairs("validation", 50, 1, step) for step in (7, 7, 8))
+    assert (texts, isos) == again != other
     days = {datetime.date.fromisoformat(iso) for iso in isos}
     assert {day.toordinal() for day in days} <= set(data.parts["validation"])
     for text, iso in zip(texts, isos, strict=True):
@@ -59,7 +59,7 @@ def test_draw_is_reproducible_and_in_its_set():
 
 def test_encoded_pairs_decode_to_their_texts():
     data = Dates()
-    texts, isos = data.draw("train", 20, 0)
+    texts, isos = data.draw_pairs("train", 20, 0)
     source, lengths, target = data.encode_pairs(texts, isos)
     words = data.words
     assert source.shape == (20, lengths.max()) and target.shape == (20, 12)

@@ -242,7 +242,7 @@ def grokking_step(model, loss, optimizer, grokfast, ids, targets, counted):
     value, c_loss = loss.forward(logits, targets, counted)
     model.backward(loss.backward(1.0, c_loss), cache)
     grokfast.filter()
-    optim.orthogonal_gradient(optimizer.params.values())
+    optim.make_gradients_orthogonal(optimizer.params.values())
     optimizer.step()
     return value
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.exceptions import printable
+from npdl.exceptions import to_printable
 from npdl.study.containment import format_exception
 
 # The first line of an answer that names no incorrect line. The keys are values of Blame.kind.
@@ -87,7 +87,7 @@ class Blame:
                      *("    " + line.strip() for line in self.source.splitlines()), ""]
             lines += [*_format_value_lines(self), *_format_fix_lines(self),
                       *_format_wrong_gradient_lines(self)]
-        return printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]), "\n")
+        return to_printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]), "\n")
 
     def _repr_html_(self):
         """Return HTML for a notebook, in which the incorrect line is marked."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from npdl.backend import make_rng
 from npdl.core import walk
-from npdl.exceptions import printable
+from npdl.exceptions import to_printable
 from npdl.study.check.differences import LIMIT, Direction, choose_tolerance, make_perturbed_run
 from npdl.study.check.questions import make_notes_and_questions
 from npdl.study.trees import leaves
@@ -138,7 +138,7 @@ class Verdict:
             self.rows, key=lambda row: (row.right is None, -row.error))]
         texts += [f"wrong: {fault}" for fault in self.faults]
         texts += [f"question: {question}" for question in self.questions]
-        return printable("\n".join(texts + [f"note: {note}" for note in self.notes]), "\n")
+        return to_printable("\n".join(texts + [f"note: {note}" for note in self.notes]), "\n")
 
 
 class Check:

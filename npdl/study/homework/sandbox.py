@@ -19,7 +19,7 @@ import tempfile
 
 import numpy as np
 
-from npdl.exceptions import printable
+from npdl.exceptions import to_printable
 from npdl.study.homework.answers import InvalidFile
 
 MOST_ANSWERED = 4 << 20     # the largest answer in bytes
@@ -74,7 +74,7 @@ def run_student_file(task):
 def parse_answers(content):
     """Return {name: float array or text} from untrusted JSON, or {} if it is not valid."""
     try:
-        return {name: printable(answer[:LONGEST]) if isinstance(answer, str) else
+        return {name: to_printable(answer[:LONGEST]) if isinstance(answer, str) else
                 np.array(answer, float) for name, answer in json.loads(content).items()}
     except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
         return {}

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl.exceptions import printable
+from npdl.exceptions import to_printable
 from npdl.study.homework.answers import InvalidFile
 from npdl.study.homework.sandbox import NotGraded
 
@@ -33,10 +33,10 @@ def find_submissions(folder):
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         flat = FLAT.fullmatch(place.name) if place.is_file() else None
         if place.is_symlink() or not (flat or place.is_dir() or place.suffix.lower() == ".zip"):
-            print(f"{printable(place.name)} is skipped; it is not a folder, zip or Canvas file")
+            print(f"{to_printable(place.name)} is skipped; it is not a folder, zip or Canvas file")
             continue
         name = flat["student"] if flat else place.name.removesuffix(".zip")
-        found.setdefault(printable(name), {})[flat["file"] if flat else place.name] = place
+        found.setdefault(to_printable(name), {})[flat["file"] if flat else place.name] = place
     if not found:
         raise InputError(f"{folder} is not a folder with submissions; give the folder that has "
                          "one folder or zip for each student")
@@ -81,7 +81,7 @@ def _walk_files(submission):
             if path.lower().endswith(".zip"):
                 yield from _walk_zip_files(path, file)
             else:
-                yield printable(path), functools.partial(open, file, "rb")
+                yield to_printable(path), functools.partial(open, file, "rb")
 
 
 def _is_student_file(path):
@@ -91,16 +91,16 @@ def _is_student_file(path):
 def _walk_zip_files(prefix, file):
     """Yield pairs as `_walk_files`, for a zip; raise InvalidFile if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
-        raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a zip; "
-                        "remove data from it")
+        raise NotGraded(f"{to_printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a "
+                        "zip; remove data from it")
     try:
         opened = zipfile.ZipFile(file)
     except Exception as error:              # zipfile raises many types of exceptions
-        raise InvalidFile(f"{printable(prefix)} can't be read as a zip ({error})") from error
+        raise InvalidFile(f"{to_printable(prefix)} can't be read as a zip ({error})") from error
     for entry in opened.infolist():
         path = entry.filename.replace("\\", "/")
         if not entry.is_dir() and _is_student_file(path):
-            yield printable(f"{prefix}/{path}"), functools.partial(opened.open, entry)
+            yield to_printable(f"{prefix}/{path}"), functools.partial(opened.open, entry)
 
 
 def _read_limited(path, open_file):

@@ -63,7 +63,7 @@ def plot_alignment(run, title, text=None):
     """
     model, words = run.model, run.task.vocabulary
     if text is None:
-        [text], _ = run.task.data.draw(list(run.task.data.parts)[-1], 1, run.config.seed)
+        [text], _ = run.task.data.draw_pairs(list(run.task.data.parts)[-1], 1, run.config.seed)
     source = words.encode(text)[None]
     [found] = greedy(make_scorer(model, source, first=[words.bos]), MOST_TOKENS, words.eos)
     _, cache = model.forward(source, np.array([[words.bos, *found.tokens[:-1]]]))

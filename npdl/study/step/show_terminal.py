@@ -4,7 +4,7 @@ import os
 import re
 import sys
 
-from npdl.exceptions import printable
+from npdl.exceptions import to_printable
 from npdl.study.containment import format_exception
 from npdl.study.step import maths
 
@@ -18,7 +18,7 @@ def print_walk(walk, phases):
                    and os.environ.get("TERM") != "dumb")
 
     def paint(text, colour=""):
-        text = printable(text, "\n")
+        text = to_printable(text, "\n")
         return colour + text + RESET if is_coloured and colour else text
 
     for line in _format_walk(walk, phases, paint):
