@@ -89,24 +89,23 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text_path):
                                "validation_accuracy", "l2_norm", "lr"}
 
 
-def resume_run(run, *options):
-    return commands.train_gpt(["--resume", "--quiet", "--out", str(run), *map(str, options)])
+def run_resume_command(folder, *options):
+    return commands.train_gpt(["--resume", "--quiet", "--out", str(folder), *map(str, options)])
 
 
-def test_resume_detects_changed_or_missing_text(
-        tmp_path, text_path, capsys):
+def test_resume_detects_changed_or_missing_text(tmp_path, text_path, capsys):
     run = tmp_path / "run"
     train(small_config(text_path, steps=4), run, quiet=True)
     before = (run / "checkpoint.npz").read_bytes()
     text_path.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
-    assert resume_run(run, "--steps", 6) == 2
+    assert run_resume_command(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "has changed since the run began" in error
     text_path.unlink()
-    assert resume_run(run, "--steps", 6) == 2
+    assert run_resume_command(run, "--steps", 6) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "No such file" in error and "--text" in error
     assert (run / "checkpoint.npz").read_bytes() == before
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
-    assert resume_run(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
+    assert run_resume_command(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
     assert load_run(run).step == 6

@@ -25,20 +25,20 @@ GPTS = [{}, {"norm": "pre"}, {"norm": "pre", "positions": "learned", "tied": Tru
 
 
 def gpt(max_len=16, dtype="float32", **options):
-    return randomised(GPT(V, **{"d_model": 16, "num_layers": 3, "num_heads": 2,
-                                "max_len": max_len} | options, dtype=dtype))
+    return randomise_weights(GPT(V, **{"d_model": 16, "num_layers": 3, "num_heads": 2,
+                                       "max_len": max_len} | options, dtype=dtype))
 
 
 def lstm(dtype="float32"):
-    return randomised(LSTMLM(V, 16, num_layers=2, dtype=dtype))
+    return randomise_weights(LSTMLM(V, 16, num_layers=2, dtype=dtype))
 
 
 def llama(max_len=16, dtype="float32", **options):
-    return randomised(Llama(V, **{"d_model": 16, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2,
-                                  "d_inner": 12, "max_len": max_len} | options, dtype=dtype))
+    sizes = {"d_model": 16, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "d_inner": 12}
+    return randomise_weights(Llama(V, **sizes | {"max_len": max_len} | options, dtype=dtype))
 
 
-def randomised(model):
+def randomise_weights(model):
     randomise(model, np.random.default_rng(7), 0.3)
     return model
 
@@ -49,12 +49,12 @@ def adapt_model(model, bits=None):
         quantize_linears(model, bits)
         return model
     add_lora(model, 2, where=("W_Q", "W_V", "up"))
-    return randomised(model)
+    return randomise_weights(model)
 
 
 MODELS = [(f"GPT {options}", gpt(**options)) for options in GPTS] + [
-    ("LSTM", lstm()), ("GPT-2", randomised(GPT2(V, 16, 2, 2, max_len=16))), ("Llama", llama()),
-    ("Llama, normalised queries, scaled rotation",
+    ("LSTM", lstm()), ("GPT-2", randomise_weights(GPT2(V, 16, 2, 2, max_len=16))),
+    ("Llama", llama()), ("Llama, normalised queries, scaled rotation",
      llama(qk_norm=True, scaling=Llama3Scaling(4.0, original_length=8))),
     ("Llama, untied, biases", llama(tied=False, qkv_bias=True, num_kv_heads=1, rope_theta=50.0)),
     ("Llama, wide heads", llama(num_kv_heads=4, d_head=6)),
@@ -102,7 +102,7 @@ def test_cached_and_uncached_log_probabilities_agree(model, prompt):
     (LSTMSeq2Seq(V, V, 16, 2), None), (LSTMSeq2Seq(V, V, 16, 2), [2]),
 ])
 def test_encoder_decoders_continue_a_target(model, valid):
-    scorer = make_scorer(randomised(model), [3, 1, 4], first=[1, 2], valid=valid)
+    scorer = make_scorer(randomise_weights(model), [3, 1, 4], first=[1, 2], valid=valid)
     _, state = scorer.start()
     rows, _ = scorer.advance(state, np.array([0, 0]), np.array([5, 6]))
     twice = None if valid is None else np.repeat(valid, 2, 0)
@@ -123,21 +123,21 @@ def test_batched_prompts_match_single_prompts(model):
 
 # One token's work a step
 
-def test_step_computes_only_the_new_token(monkeypatch):
+def test_advance_computes_only_the_new_token(monkeypatch):
     """Count the rows in each linear layer: one for each of the three hypotheses."""
     from npdl.decoding import language_models
     from npdl.layers.linear import Linear
 
     rows = []
 
-    def count_rows(forward):
+    def record_rows(forward):
         def call(layer, x):
             rows.append(x.size // x.shape[-1])
             return forward(layer, x)
         return call
 
-    monkeypatch.setattr(Linear, "forward", count_rows(Linear.forward))
-    monkeypatch.setattr(language_models, "apply_linear", count_rows(language_models.apply_linear))
+    monkeypatch.setattr(Linear, "forward", record_rows(Linear.forward))
+    monkeypatch.setattr(language_models, "apply_linear", record_rows(language_models.apply_linear))
     for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
                    CachedLlama(llama(), np.arange(5))):
         _, state = scorer.start()

@@ -22,11 +22,11 @@ def test_cache_is_allocated_once(make, monkeypatch):
     made = []
     before = KVCache.__init__
 
-    def count_cache(self, *args):
+    def record_cache(self, *args):
         before(self, *args)
         made.append(self)
 
-    monkeypatch.setattr(KVCache, "__init__", count_cache)
+    monkeypatch.setattr(KVCache, "__init__", record_cache)
     monkeypatch.setattr(language_models, "ROOM", 10)
     (found,) = greedy(make_scorer(make(), [1, 2, 3]), 10)
     assert len(found.tokens) == 10 and len(made) == 1
@@ -92,14 +92,14 @@ def test_search_ends_at_any_end_token():
 
 @pytest.mark.parametrize("make", [gpt, lstm, llama])
 def test_single_sequence_uses_one_blas_thread(make):
-    def threads():
+    def blas_threads():
         return [library["num_threads"] for library in threadpool_info()
                 if library["user_api"] == "blas"]
 
-    seen, before = [], threads()
-    greedy(make_scorer(make(), [1]), 2, on_token=lambda *_: seen.append(threads()))
-    greedy(make_scorer(make(), [[1], [2]]), 1, on_token=lambda *_: seen.append(threads()))
-    assert [set(each) for each in seen[:2]] == [{1}] * 2 and seen[2] == threads() == before
+    seen, before = [], blas_threads()
+    greedy(make_scorer(make(), [1]), 2, on_token=lambda *_: seen.append(blas_threads()))
+    greedy(make_scorer(make(), [[1], [2]]), 1, on_token=lambda *_: seen.append(blas_threads()))
+    assert [set(each) for each in seen[:2]] == [{1}] * 2 and seen[2] == blas_threads() == before
     greedy(make_scorer(Llama(7, 512, 1, 4, 2, 1024), [1]), 1,
-           on_token=lambda *_: seen.append(threads()))
+           on_token=lambda *_: seen.append(blas_threads()))
     assert seen[-1] == before                                   # of large maps it has them all

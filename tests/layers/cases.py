@@ -84,7 +84,7 @@ def is_composed(cls):
     return name.startswith(COMPOSED) or name in STACKS
 
 
-def examples(cls):
+def find_sample_builders(cls):
     """Return {name: build(rng)} of a layer; none if one is missing, as test_gradcheck.py says."""
     try:
         return make_sample_builders(cls)
@@ -96,7 +96,7 @@ def examples(cls):
 def all_cases():
     """Return the examples of every layer, and the EDGES."""
     return [Case(cls, what, build, of_option=what not in ROW)
-            for cls in npdl_layers() for what, build in examples(cls).items()] + EDGES
+            for cls in npdl_layers() for what, build in find_sample_builders(cls).items()] + EDGES
 
 
 # Tokens, and which of them may be seen
@@ -111,7 +111,7 @@ AT = np.array([[0, 1], [3, 3]])                             # positions, some tw
 SMALL = {"d_model": 4, "num_layers": 1, "num_heads": 2, "multiplier": 2, "max_len": 4}
 
 
-def padded(D, lengths=RAGGED, S=4):
+def lazy_padded(D, lengths=RAGGED, S=4):
     """Return a function that draws x (B, S, D), with NaN after the end of each sequence."""
     def draw(rng):
         real = np.arange(S)[:, None] < np.array(lengths)[:, None, None]
@@ -187,17 +187,17 @@ EDGES = [
 
     # Recurrent layers and the models made of them
     *(case(recurrent.RecurrentLayer, f"{kind.__name__}, lengths, given state",
-           lambda rng, kind=kind: recurrent.RecurrentLayer(kind(2, 3, rng=rng)), padded(2),
+           lambda rng, kind=kind: recurrent.RecurrentLayer(kind(2, 3, rng=rng)), lazy_padded(2),
            state_shapes(kind, 5, 3), lengths=RAGGED)
       for kind in (recurrent.RNNCell, recurrent.GRUCell, recurrent.LSTMCell)),
-    *(case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}), padded(3),
+    *(case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}), lazy_padded(3),
            state_shapes(kind, 2, 5, 2), lengths=RAGGED, rng=MASK)
       for kind in (recurrent.RNN, recurrent.GRU, recurrent.LSTM)),
     case(Bidirectional, "GRU and LSTM, two layers, lengths", lambda rng: Bidirectional(
-        recurrent.GRU(2, 3, 2, rng=rng), recurrent.LSTM(2, 2, 2, rng=rng)), padded(2),
+        recurrent.GRU(2, 3, 2, rng=rng), recurrent.LSTM(2, 2, 2, rng=rng)), lazy_padded(2),
          [(2, 5, 3), [(2, 5, 2)] * 2], lengths=RAGGED),
-    case(BiRNNLoss, "ragged", lambda rng: BiRNNLoss(BiRNN(2, rng=rng)), padded(2), padded(2),
-         lengths=RAGGED),
+    case(BiRNNLoss, "ragged", lambda rng: BiRNNLoss(BiRNN(2, rng=rng)), lazy_padded(2),
+         lazy_padded(2), lengths=RAGGED),
     case(AttentiveRNN, "a state without a past", (2, 3, {"query": "previous"}), (2, 3, 2),
          [(2, 3), (2, 0, 3)]),
 

@@ -53,7 +53,7 @@ class Called:
         self.values = {path: np.copy(a) for path, a in leaves(self.outputs)}
         self.gradients = built.gradients(self.dout, self.cache)
 
-    def backward_again(self, dout=None, cache=None):
+    def recompute_gradients(self, dout=None, cache=None):
         self.built.layer.zero_grad()
         return self.built.gradients(self.dout if dout is None else dout, cache or self.cache)
 
@@ -83,19 +83,19 @@ def check_gradients_accumulate(call):
 def check_cache_is_independent(call):
     """Check that a forward on other inputs between forward and backward has no effect."""
     call.built.forward(inputs=map_floats(call.built.inputs, lambda a: 0.5 * a, keep=True))
-    assert_equal_arrays(call.backward_again(), call.gradients)
+    assert_equal_arrays(call.recompute_gradients(), call.gradients)
     assert_equal_arrays(dict(leaves(call.outputs)), call.values)
 
 
 def check_single_upstream_gradient(call):
     if isinstance(call.outputs, tuple):
-        alone = call.backward_again((call.dout[0], *(None for _ in call.dout[1:])))
-        assert_equal_arrays(call.backward_again(call.dout[0]), alone)
+        alone = call.recompute_gradients((call.dout[0], *(None for _ in call.dout[1:])))
+        assert_equal_arrays(call.recompute_gradients(call.dout[0]), alone)
 
 
 def check_strided_upstream(call):
     apart = map_floats(call.dout, lambda a: strided(a) if np.ndim(a) else a)
-    assert_close_arrays(call.backward_again(apart), call.gradients, 1e-12, floor=1e-3)
+    assert_close_arrays(call.recompute_gradients(apart), call.gradients, 1e-12, floor=1e-3)
 
 
 def check_strided_inputs(call):
@@ -107,7 +107,7 @@ def check_strided_inputs(call):
                        a.dtype == int else a for a in inputs)
         outputs, cache = call.built.forward(inputs=inputs)
         assert_close_arrays(dict(leaves(outputs)), call.values, 1e-12, floor=1e-2)
-        assert_close_arrays(call.backward_again(cache=cache), call.gradients, 1e-11, floor=1)
+        assert_close_arrays(call.recompute_gradients(cache=cache), call.gradients, 1e-11, floor=1)
 
 
 def check_float32(call):

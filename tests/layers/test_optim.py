@@ -35,14 +35,14 @@ TORCH = [           # (npdl's class, torch's class, options of both, npdl's own,
 ]
 
 
-@pytest.mark.parametrize(("ours", "theirs", "options", "own", "torchs"), TORCH)
-def test_optimizers_match_torch(ours, theirs, options, own, torchs):
+@pytest.mark.parametrize("npdl_class, torch_name, options, npdl_options, torch_options", TORCH)
+def test_optimizers_match_torch(npdl_class, torch_name, options, npdl_options, torch_options):
     torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
     model = Pair()
     wanted = {name: torch.tensor(array, requires_grad=True)
               for name, array in model.state_dict().items()}
-    optimizer = ours(model, **options, **own)
-    other = getattr(torch.optim, theirs)(list(wanted.values()), **options, **torchs)
+    optimizer = npdl_class(model, **options, **npdl_options)
+    other = getattr(torch.optim, torch_name)(wanted.values(), **options, **torch_options)
     for step in range(20):
         rng = make_rng(7, step)
         optimizer.zero_grad()

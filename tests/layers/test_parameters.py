@@ -57,14 +57,14 @@ def test_frozen_layers_skip_weight_gradients(monkeypatch):
     assert table.backward(y, cache) is None                 # frozen with the map back to tokens
 
 
-@pytest.mark.parametrize(("model", "count"), [
+@pytest.mark.parametrize(("make_model", "count"), [
     (lambda: LSTMLM(36, rng=BLANK), 272_420), (lambda: GPT2(rng=BLANK), 124_439_808),
     (lambda: Llama(49_152, rng=BLANK), 134_515_008),                            # SmolLM2-135M
     (lambda: Llama(151_936, 896, 24, 14, 2, 4864, qkv_bias=True, rng=BLANK), 494_032_768),
 ])
-def test_real_models_parameter_counts(model, count):
+def test_real_models_parameter_counts(make_model, count):
     """(Blank matrices are never written, and so take no memory.)"""
-    assert model().count_params() == count
+    assert make_model().count_params() == count
 
 
 def test_embedding_names():

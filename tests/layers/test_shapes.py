@@ -73,12 +73,12 @@ class Watcher:
 
         return trace_line if frame.f_code.co_filename in self.files else None
 
-    def check_shapes(self, seen, sizes):
+    def check_shapes(self, comments_and_shapes, sizes):
         """Record the comments that contradict `sizes`, {letter: size}, or an earlier comment."""
         products = []
-        for comment, shape in seen:
+        for comment, shape in comments_and_shapes:
             self.reached.add(comment)
-            pairs = next(filter(None, (match_axes(dims, shape) for dims in comment.shapes)), None)
+            pairs = next(filter(None, (pair_axes(dims, shape) for dims in comment.shapes)), None)
             if pairs is None:
                 self.wrong[comment] = shape
             for dim, size in pairs or ():
@@ -93,7 +93,7 @@ class Watcher:
                 self.wrong[comment] = product, size, sizes
 
 
-def match_axes(dims, shape):
+def pair_axes(dims, shape):
     """Return pairs (dim, size), `...` with the tuple of the axes that it stands for, or None."""
     if shape is None or "..." not in dims:
         return list(zip(dims, shape, strict=True)) if len(dims) == len(shape or ()) else None

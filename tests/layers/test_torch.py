@@ -11,7 +11,7 @@ from npdl.backend import make_rng
 from npdl.study.check.subjects import randomise
 from npdl.study.relative_error import relative_error
 from npdl.study.trees import draw_upstream, leaves, map_leaves, select_paths
-from tests.layers.cases import examples
+from tests.layers.cases import find_sample_builders
 from tests.tools.running import npdl_layers
 
 LIMIT = 1e-10
@@ -32,7 +32,7 @@ WITHOUT = {
 }
 LAYERS = {cls.__name__: cls for cls in npdl_layers() if cls.__name__ not in WITHOUT}
 SAMPLES = {f"{name}: {what}": (cls, build) for name, cls in LAYERS.items()
-           for what, build in examples(cls).items() if "dropout" not in what}
+           for what, build in find_sample_builders(cls).items() if "dropout" not in what}
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def linear(P, x, name=""):
     return F.linear(x, P[f"{name}W"].T, P.get(f"{name}b"))
 
 
-def positions(layer, P, x, positions=None):
+def add_positions(layer, P, x, positions=None):
     places = torch.arange(x.shape[-2]) if positions is None else torch.tensor(positions)
     return x + F.embedding(places, P["W"])
 
@@ -69,53 +69,53 @@ def instance_norm(layer, P, x):
     return F.instance_norm(x, weight=P.get("gain"), bias=P.get("bias"), eps=layer.eps)
 
 
-def cross_entropy(layer, P, logits, targets):
+def cross_entropy(loss, P, logits, targets):
     """Torch's mean over targets that are all ignored is NaN; npdl's is 0."""
-    ignored = -100 if layer.ignored is None else layer.ignored
-    weight = torch.tensor(getattr(layer, "class_weights", [1.0] * logits.shape[-1]),
+    ignored = -100 if loss.ignored is None else loss.ignored
+    weight = torch.tensor(getattr(loss, "class_weights", [1.0] * logits.shape[-1]),
                           dtype=logits.dtype)
     terms = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), weight, ignore_index=ignored,
-                            label_smoothing=layer.smoothing, reduction="none").view(targets.shape)
-    if layer.reduction == "mean":
+                            label_smoothing=loss.smoothing, reduction="none").view(targets.shape)
+    if loss.reduction == "mean":
         total = (weight[targets.clamp(min=0)] * (targets != ignored)).sum()
         return terms.sum() / (total if total else 1)
-    return reduce_terms(layer, terms)
+    return reduce_terms(loss, terms)
 
 
-def soft_cross_entropy(layer, P, logits, q):
+def soft_cross_entropy(loss, P, logits, q):
     V = logits.shape[-1]
     terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V), reduction="none")
-    return reduce_terms(layer, terms.view(q.shape[:-1]))
+    return reduce_terms(loss, terms.view(q.shape[:-1]))
 
 
-def reduce_terms(layer, terms):
+def reduce_terms(loss, terms):
     """Return the terms of a loss, their sum or their mean."""
-    return {"none": terms, "sum": terms.sum(), "mean": terms.mean()}[layer.reduction]
+    return {"none": terms, "sum": terms.sum(), "mean": terms.mean()}[loss.reduction]
 
 
-def sequence_loss(layer, P, logits, targets, counted):
-    """The mean over a sequence's counted tokens, and then over sequences; or over all tokens."""
+def sequence_loss(loss, P, logits, targets, loss_mask):
+    """The mean over a sequence's unmasked tokens, and then over sequences; or over all tokens."""
     terms = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    terms = terms.view(targets.shape) * counted
-    if layer.average == "token":
-        return terms.sum() / counted.sum()
-    return reduce_terms(layer, terms.sum(1) / counted.sum(1))
+    terms = terms.view(targets.shape) * loss_mask
+    if loss.average == "token":
+        return terms.sum() / loss_mask.sum()
+    return reduce_terms(loss, terms.sum(1) / loss_mask.sum(1))
 
 
-def stablemax(layer, P, logits, targets):
+def stablemax(loss, P, logits, targets):
     """arXiv:2501.04697, equations 5 and 6."""
     s = torch.where(logits < 0, 1 / (1 - logits.clamp(max=0)), logits + 1)
     p = (s / s.sum(-1, keepdim=True)).gather(-1, targets[..., None])[..., 0]
-    return reduce_terms(layer, -torch.log(p))
+    return reduce_terms(loss, -torch.log(p))
 
 
-def squared_error(layer, P, y, z):
-    return reduce_terms(layer, layer.factor * F.mse_loss(y, z, reduction="none").sum(-1))
+def squared_error(loss, P, y, z):
+    return reduce_terms(loss, loss.factor * F.mse_loss(y, z, reduction="none").sum(-1))
 
 
-def kl_divergence(layer, P, p, q):
+def kl_divergence(loss, P, p, q):
     terms = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="none", log_target=True)
-    return reduce_terms(layer, terms.sum(-1))
+    return reduce_terms(loss, terms.sum(-1))
 
 
 def mlp(layer, P, x):
@@ -131,7 +131,7 @@ def feed_forward(layer, P, x):
 
 # Attention and transformers
 
-def dot_attention(scale):
+def make_dot_attention(scale):
     return lambda layer, P, q, k, v, mask=None: F.scaled_dot_product_attention(
         q, k, v, to_tensor(mask), scale=scale)
 
@@ -140,9 +140,9 @@ def to_tensor(mask):
     return None if mask is None else torch.tensor(mask)
 
 
-def invert(mask):
+def to_hidden_tensor(visible):
     """Return a mask for nn.MultiheadAttention, where True means that a key is hidden."""
-    return None if mask is None else torch.tensor(~mask)
+    return None if visible is None else torch.tensor(~visible)
 
 
 def torch_attention_parameters(P, name):
@@ -157,7 +157,7 @@ def torch_attention_parameters(P, name):
 def multi_head(layer, P, Q, K, V, mask=None):
     module = nn.MultiheadAttention(Q.shape[-1], layer.num_heads, batch_first=True).double()
     return functional_call(module, torch_attention_parameters(P, ""), (Q, K, V),
-                           {"attn_mask": invert(mask), "need_weights": False})[0]
+                           {"attn_mask": to_hidden_tensor(mask), "need_weights": False})[0]
 
 
 def torch_block_parameters(P, name):
@@ -195,14 +195,15 @@ def run_stack(decoder, P, x, *memory, **masks):
         "norm.gain" in P) else x
 
 
-def with_masks(run):
+def translate_masks(run):
     """Return the function for `run`, block or stack: of a sequence, or of one and a memory."""
     def compute(layer, P, x, *memory, mask=None, memory_mask=None, key_mask=None):
         if not memory:
-            return run(layer, P, x, src_mask=invert(mask), src_key_padding_mask=invert(key_mask))
+            return run(layer, P, x, src_mask=to_hidden_tensor(mask),
+                       src_key_padding_mask=to_hidden_tensor(key_mask))
         padding = None if memory_mask is None else memory_mask[:, 0, 0]
-        return run(layer, P, x, *memory, tgt_mask=invert(mask),
-                   memory_key_padding_mask=invert(padding))
+        return run(layer, P, x, *memory, tgt_mask=to_hidden_tensor(mask),
+                   memory_key_padding_mask=to_hidden_tensor(padding))
     return compute
 
 
@@ -253,14 +254,15 @@ THEIRS = {
     GELU: pointwise(F.gelu), TanhGELU: pointwise(ACTIVATIONS["TanhGELU"]), Softmax: softmax,
     Embedding: lambda layer, P, ids: F.embedding(ids, P["W"], layer.padding_id),
     Linear: lambda layer, P, x: linear(P, x), Unembedding: lambda layer, P, x: F.linear(x, P["W"]),
-    LearnedPositions: positions, LayerNorm: layer_norm, RMSNorm: rms_norm, BatchNorm: batch_norm,
-    GroupNorm: group_norm, InstanceNorm: instance_norm, FeedForward: feed_forward, MLP: mlp,
-    CrossEntropy: cross_entropy, WeightedCrossEntropy: cross_entropy,
-    SoftCrossEntropy: soft_cross_entropy, SequenceLoss: sequence_loss, StableMaxLoss: stablemax,
-    SquaredError: squared_error, KLDivergence: kl_divergence, MultiHeadAttention: multi_head,
-    DotAttention: dot_attention(1.0), ScaledDotAttention: dot_attention(None),
-    **dict.fromkeys((Block, PreNormBlock), with_masks(run_block)),
-    **dict.fromkeys((DecoderBlock, PreNormDecoderBlock), with_masks(run_block)),
-    **dict.fromkeys((Decoder, Encoder, CrossDecoder), with_masks(run_stack)),
+    LearnedPositions: add_positions, LayerNorm: layer_norm, RMSNorm: rms_norm,
+    BatchNorm: batch_norm, GroupNorm: group_norm, InstanceNorm: instance_norm,
+    FeedForward: feed_forward, MLP: mlp, CrossEntropy: cross_entropy,
+    WeightedCrossEntropy: cross_entropy, SoftCrossEntropy: soft_cross_entropy,
+    SequenceLoss: sequence_loss, StableMaxLoss: stablemax, SquaredError: squared_error,
+    KLDivergence: kl_divergence, MultiHeadAttention: multi_head,
+    DotAttention: make_dot_attention(1.0), ScaledDotAttention: make_dot_attention(None),
+    **dict.fromkeys((Block, PreNormBlock), translate_masks(run_block)),
+    **dict.fromkeys((DecoderBlock, PreNormDecoderBlock), translate_masks(run_block)),
+    **dict.fromkeys((Decoder, Encoder, CrossDecoder), translate_masks(run_stack)),
     Rotary: rotary_embedding, GroupedQueryAttention: grouped_attention, SwiGLU: swiglu,
 }

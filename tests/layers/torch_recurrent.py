@@ -44,7 +44,7 @@ def run_torch_rnn(cells, P, x, state=None, lengths=None, **options):
     return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0], final
 
 
-def cell(layer, P, x, state=None):
+def run_cell(layer, P, x, state=None):
     if state is None:
         zeros = x.new_zeros(len(x), layer.d_hidden)
         state = (zeros, zeros) if isinstance(layer, LSTMCell) else zeros
@@ -62,25 +62,25 @@ def recurrent_stack(layer, P, x, state=None, lengths=None):
     return run_torch_rnn(cells, P, x, state, lengths)
 
 
-def bidirectional_stack(layer, P, x, start=None, lengths=None):
+def bidirectional_stack(layer, P, x, states=None, lengths=None):
     cells = {f"layers.{i}.{side}.layers.0.cell.": getattr(own, side).layers[0].cell
              for i, own in enumerate(layer.layers) for side in ("ahead", "back")}
-    state = None if start is None else torch.cat([s for pair in start for s in pair])
+    state = None if states is None else torch.cat([s for pair in states for s in pair])
     y, final = run_torch_rnn(cells, P, x, state, lengths, bidirectional=True)
     return y, tuple((final[i : i + 1], final[i + 1 : i + 2]) for i in range(0, len(final), 2))
 
 
-def bidirectional(layer, P, x, start=None, lengths=None):
+def bidirectional(layer, P, x, states=None, lengths=None):
     cells = {f"{side}.layers.0.cell.": getattr(layer, side).layers[0].cell
              for side in ("ahead", "back")}
-    state = None if start is None else torch.cat(start) if torch.is_tensor(start[0]) else tuple(
-        map(torch.cat, zip(*start, strict=True)))
+    state = None if states is None else torch.cat(states) if torch.is_tensor(states[0]) else tuple(
+        map(torch.cat, zip(*states, strict=True)))
     y, final = run_torch_rnn(cells, P, x, state, lengths, bidirectional=True)
     return y, tuple(map_state(lambda s, i=i: s[i : i + 1], final) for i in range(2))
 
 
 THEIRS = {
-    **dict.fromkeys((RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell), cell),
+    **dict.fromkeys((RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell), run_cell),
     **dict.fromkeys((RNN, GRU, ResetAfterGRU, LSTM), recurrent_stack),
     RecurrentLayer: one_layer, Bidirectional: bidirectional, BidirectionalStack: bidirectional_stack
 }
