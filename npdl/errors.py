@@ -310,17 +310,17 @@ def describe(x):
 
 # Losses, optimizers and loaded arrays
 
-def check_loss_shapes(logits_shape, targets, counted):
+def check_loss_shapes(logits_shape, targets, loss_mask):
     """Raise InputError unless the arguments of a loss fit together.
 
-    `logits_shape` must be (B, S, V), `targets` integers (B, S), and `counted` bools (B, S).
+    `logits_shape` must be (B, S, V), `targets` integers (B, S), and `loss_mask` bools (B, S).
     """
     check_dtype_kinds("iu", "loss", targets=targets)
-    check_dtype_kinds("b", "loss", counted=counted)
+    check_dtype_kinds("b", "loss", loss_mask=loss_mask)
     if (len(logits_shape) != 3 or not logits_shape[2]
-            or not targets.shape == counted.shape == logits_shape[:2]):
+            or not targets.shape == loss_mask.shape == logits_shape[:2]):
         raise InputError(
-            f"loss: logits {logits_shape}, targets {targets.shape} and counted {counted.shape} "
+            f"loss: logits {logits_shape}, targets {targets.shape} and loss_mask {loss_mask.shape} "
             "do not fit; they must be (B, S, V), (B, S) and (B, S), with V of at least 1"
         )
 

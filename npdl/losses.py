@@ -41,9 +41,9 @@ class ReducedLoss(Layer):
 class SequenceLoss(ReducedLoss):
     """loss = mean over samples of (mean over the unmasked targets of -log softmax(logits)[target]).
 
-    forward(logits, targets, counted): logits (B, S, V), integers targets (B, S), and the loss mask
-    `counted` (B, S), which is True for the targets that count. For a language model it is False for
-    padding. For equations, `answer_mask` computes it.
+    forward(logits, targets, loss_mask): logits (B, S, V), integers targets (B, S), and bools
+    loss_mask (B, S), which are True for the targets that count. For a language model they are False
+    for padding. For equations, `answer_mask` computes them.
 
     average    "sample" as in the formula, or "token", which averages over all unmasked targets of
                the batch at once
@@ -58,15 +58,15 @@ class SequenceLoss(ReducedLoss):
         require_choice("average", average, ("sample", "token"))
         self.average = average
 
-    def forward(self, logits, targets, counted):
+    def forward(self, logits, targets, loss_mask):
         check_floats("loss", logits=logits)
-        check_loss_shapes(logits.shape, targets, counted)
-        targets = xp.where(counted, targets, 0)
+        check_loss_shapes(logits.shape, targets, loss_mask)
+        targets = xp.where(loss_mask, targets, 0)
         if is_host():                                       # on a GPU, this would wait for it
             checked_ids(targets, logits.shape[-1], "targets")
-        log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (B, S, V)
+        log_p = log_softmax(xp.where(loss_mask[..., None], logits, 0))  # log_p (B, S, V)
         nll = -xp.take_along_axis(log_p, targets[..., None], -1)[..., 0]    # nll (B, S)
-        weight = self.weights(counted.astype(logits.dtype))     # weight (B, S)
+        weight = self.weights(loss_mask.astype(logits.dtype))   # weight (B, S)
         loss = sum_without_overflow(nll * weight, 1)            # loss (B,)
         if self.reduction != "none":
             loss = loss.sum()
@@ -81,16 +81,16 @@ class SequenceLoss(ReducedLoss):
         dlogits = p_less * dnll[..., None]                      # nll = -log_p[target]
         return dlogits
 
-    def weights(self, counted):
-        """Return the weights (B, S) of the targets. `counted` is 1 for unmasked targets, else 0."""
+    def weights(self, unmasked):
+        """Return the weights (B, S). `unmasked` is 1 for unmasked targets, and 0 for others."""
         if self.average == "sample":
-            weight = counted / xp.maximum(counted.sum(1, keepdims=True), 1)
+            weight = unmasked / xp.maximum(unmasked.sum(1, keepdims=True), 1)
         else:
-            weight = counted * (len(counted) / xp.maximum(sum_without_overflow(counted), 1))
-        return weight / len(counted) if self.reduction == "mean" else weight
+            weight = unmasked * (len(unmasked) / xp.maximum(sum_without_overflow(unmasked), 1))
+        return weight / len(unmasked) if self.reduction == "mean" else weight
 
 
-def exact_match(logits, targets, counted, reduction="mean"):
+def exact_match(logits, targets, loss_mask, reduction="mean"):
     """Return the fraction of samples whose unmasked targets all have the largest logit.
 
     The arguments and errors are those of SequenceLoss.forward. With `reduction` "none", the result
@@ -98,8 +98,8 @@ def exact_match(logits, targets, counted, reduction="mean"):
     """
     require_choice("reduction", reduction, REDUCTIONS)
     check_floats("exact_match", logits=logits)
-    check_loss_shapes(logits.shape, targets, counted)
-    right = (most_probable(logits) == targets) | ~counted
+    check_loss_shapes(logits.shape, targets, loss_mask)
+    right = (most_probable(logits) == targets) | ~loss_mask
     return reduce_loss(right.all(1).astype(logits.dtype), reduction)
 
 
@@ -112,9 +112,9 @@ def most_probable(logits):
 
 def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
     """Return the SequenceLoss and the exact-match accuracy of the right-hand sides of equations."""
-    counted = answer_mask(targets, eq_positions, mask)
-    loss, _ = SequenceLoss(reduction).forward(logits, targets, counted)
-    return loss, exact_match(logits, targets, counted, reduction)
+    loss_mask = answer_mask(targets, eq_positions, mask)
+    loss, _ = SequenceLoss(reduction).forward(logits, targets, loss_mask)
+    return loss, exact_match(logits, targets, loss_mask, reduction)
 
 
 class CrossEntropy(ReducedLoss):
@@ -138,13 +138,13 @@ class CrossEntropy(ReducedLoss):
         self.smoothing = smoothing
 
     def forward(self, logits, targets):
-        targets, counted = self.mask_ignored(logits, targets)
+        targets, loss_mask = self.mask_ignored(logits, targets)
         V = logits.shape[-1]
-        log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
+        log_p = log_softmax(xp.where(loss_mask[..., None], logits, 0))  # log_p (..., V)
         q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
         terms = q * xp.where(q > 0, log_p, 0)                       # 0 log 0 is 0
         nll = -terms.sum(-1)                                        # nll (...)
-        weight = counted.astype(logits.dtype)
+        weight = loss_mask.astype(logits.dtype)
         if self.reduction == "mean":
             weight = (weight / xp.maximum(sum_without_overflow(weight), 1)).astype(logits.dtype)
         loss = nll * weight
@@ -162,8 +162,8 @@ class CrossEntropy(ReducedLoss):
     def mask_ignored(self, logits, targets):
         """Return the targets with ignored ones set to 0, and a mask that is False for these."""
         targets = checked_targets("loss", logits, targets)
-        counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
-        return checked_ids(xp.where(counted, targets, 0), logits.shape[-1], "targets"), counted
+        valid = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
+        return checked_ids(xp.where(valid, targets, 0), logits.shape[-1], "targets"), valid
 
 
 class StableMaxLoss(ReducedLoss):

@@ -25,15 +25,15 @@ class WeightedCrossEntropy(CrossEntropy):
         self.soft = SoftCrossEntropy("none")
 
     def forward(self, logits, targets):
-        targets, counted = self.mask_ignored(logits, targets)
+        targets, loss_mask = self.mask_ignored(logits, targets)
         V, w = logits.shape[-1], xp.asarray(self.class_weights, logits.dtype)   # w (V,)
         if len(w) != V:
             raise InputError(f"there are {len(w)} class_weights, but the logits have {V} classes; "
                              "give one weight for each class")
         q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
-        logits = xp.where(counted[..., None], logits, 0)
+        logits = xp.where(loss_mask[..., None], logits, 0)
         nll, c_soft = self.soft.forward(logits, w * q)                  # nll (...)
-        weight = counted.astype(logits.dtype)
+        weight = loss_mask.astype(logits.dtype)
         if self.reduction == "mean":
             w_y = xp.take_along_axis(w, targets.reshape(-1), 0).reshape(targets.shape)  # w_y (...)
             total = sum_without_overflow(weight * w_y)

@@ -401,7 +401,7 @@ def test_an_error_in_a_shard_names_the_shapes_of_the_batch(share_prefixes):
     model, (ids, targets) = make_gpt(), make_batch(0)
     step = compile_step(model, SequenceLoss(), optim.SGD(model), threads=3, target="numpy",
                         share_prefixes=share_prefixes)
-    with pytest.raises(InputError, match=r"logits \(3, 5, 11\).* counted \(3, 4\) do not fit"):
+    with pytest.raises(InputError, match=r"logits \(3, 5, 11\).* loss_mask \(3, 4\) do not fit"):
         step(ids, targets, COUNTED[:, 1:])
 
 
