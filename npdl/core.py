@@ -168,17 +168,17 @@ class Layer:
         for name, value in vars(self).items():
             yield from flatten_items(value, name)
 
-    def params(self, frozen=False):
-        """Yield (dotted name, Param) for the trainable Params, or for all if `frozen` is True.
+    def params(self, with_frozen=False):
+        """Yield (dotted name, Param) for the trainable Params, or for all if `with_frozen`.
 
         A Param that is used several times is yielded once, under its first name.
         """
         seen = set()
         for prefix, layer in named_layers(self):
-            for name, item in layer._named_items():
-                if isinstance(item, Param) and id(item) not in seen and (frozen or item.trainable):
-                    seen.add(id(item))
-                    yield f"{prefix}.{name}" if prefix else name, item
+            for name, p in layer._named_items():
+                if isinstance(p, Param) and id(p) not in seen and (with_frozen or p.trainable):
+                    seen.add(id(p))
+                    yield f"{prefix}.{name}" if prefix else name, p
 
     def zero_grad(self):
         """Set every gradient to zero. Call it once before each training step."""
@@ -187,7 +187,7 @@ class Layer:
 
     def set_trainable(self, trainable):
         """Freeze (False) or unfreeze (True) every parameter. Make the optimizer after this call."""
-        for _, param in self.params(frozen=True):
+        for _, param in self.params(with_frozen=True):
             param.trainable = trainable
 
     def replica(self):
@@ -232,14 +232,14 @@ class Layer:
 
     def state_dict(self):
         """Return {dotted name: NumPy array}, copies of all parameters, including frozen ones."""
-        return {name: to_host(param.data).copy() for name, param in self.params(frozen=True)}
+        return {name: to_host(param.data).copy() for name, param in self.params(with_frozen=True)}
 
     def load_state_dict(self, arrays):
         """Copy `arrays`, the result of a `state_dict`, into the parameters.
 
         Raises InputError, and changes nothing, if a name, a shape or a dtype differs.
         """
-        params = dict(self.params(frozen=True))
+        params = dict(self.params(with_frozen=True))
         check_state_dict({name: param.data for name, param in params.items()}, arrays)
         for name, param in params.items():
             param.data[...] = to_device(arrays[name])

@@ -225,9 +225,9 @@ def make_gradients_orthogonal(params):
 class Grokfast:
     """mu = beta mu + (1 - beta) g,   g = g + amplify mu.
 
-    This amplifies the part of the gradient that changes slowly. Call `filter` between backward and
-    the optimizer's step. mu is initialised with the first gradient. This is the variant of Lee et
-    al. 2024, arXiv:2405.20233, that uses an exponential mean.
+    This amplifies the part of the gradient that changes slowly. Call `filter_gradients` between
+    backward and the optimizer's step. mu is initialised with the first gradient. This is the
+    variant of Lee et al. 2024, arXiv:2405.20233, that uses an exponential mean.
     """
 
     def __init__(self, params, *, beta=0.98, amplify=2.0):
@@ -236,7 +236,7 @@ class Grokfast:
         self.params, self.beta, self.amplify = checked_params("Grokfast", params), beta, amplify
         self.mu = None
 
-    def filter(self):
+    def filter_gradients(self):
         checked_params("Grokfast", self.params)
         if self.mu is None:
             self.mu = [p.grad.copy() for p in self.params]
@@ -248,19 +248,19 @@ class Grokfast:
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)       # a, b, c of `orthogonalise`
 
 
-def orthogonalise(G, steps=5):
+def orthogonalise(G, iterations=5):
     """Return an approximation of U V^T, where G = U S V^T is the singular value decomposition.
 
     All singular values of U V^T are 1, and most of those of the result are about 1. X begins with
-    G / ||G||. Each step, X = a X + b (X X^T) X + c (X X^T)^2 X, applies a polynomial to the
-    singular values of X. After five steps, values that were above 1/660 are between 0.68 and 1.21.
-    Smaller values have grown by a factor of at most 485.
+    G / ||G||. Each iteration, X = a X + b (X X^T) X + c (X X^T)^2 X, applies a polynomial to the
+    singular values of X. After five iterations, values that were above 1/660 are between 0.68 and
+    1.21. Smaller values have grown by a factor of at most 485.
     """
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]
     X = G.T if tall else G
     X = X / (xp.sqrt(infinity_to_nan((X * X).sum())) + 1e-7)
-    for _ in range(steps):
+    for _ in range(iterations):
         A = X @ X.T
         X = a * X + (b * A + c * (A @ A)) @ X
     return X.T if tall else X

@@ -9,7 +9,7 @@ from math import floor
 import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
-from npdl.adapt import add_lora, count_multiplications, merged_linear, quantize_linears, report
+from npdl.adapt import add_lora, count_multiplications, make_report, merged_linear, quantize_linears
 from npdl.adapt.linears import LoRALinear, QuantLinear
 from npdl.adapt.quantize import NF4, count_bytes, dequantize, quantize
 from npdl.layers.linear import Linear
@@ -161,7 +161,7 @@ def solve_lora_and_qlora_updates(say, step, answer, check, claim):
     after = plain.state_dict()
     kept = sum(any(np.array_equal(value, other) for other in after.values())
                for value in before.values())
-    one, two = report(plain), report(packed)
+    one, two = make_report(plain), make_report(packed)
     claim("", "LoRA leaves the base model unquantized.", "no quantization",
           f"{kept} of {len(before)} frozen arrays unchanged", judge(kept == len(before)),
           "npdl's add_lora on a transformer block: arrays equal bit for bit")
@@ -314,7 +314,7 @@ def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
     slower = {n: count_multiplications(packed, n) / count_multiplications(plain, n)
               for n in (1, 512)}
     merged = merged_linear(plain).W.data.size
-    whole, stored = 4 * merged, report(QuantLinear(Linear(64, 64, bias=False))).stored_bytes
+    whole, stored = 4 * merged, make_report(QuantLinear(Linear(64, 64, bias=False))).stored_bytes
     claim("", "LoRA adds no latency at inference.", "no additional latency",
           f"merged, as its table says: {merged:,} multiplications a row, as before",
           judge(merged == 64 * 64),

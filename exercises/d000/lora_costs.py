@@ -76,7 +76,7 @@ def count_trainable(layers):
 
 def count_frozen_bytes(layers):
     """Return the number of bytes of the frozen parameters in layers."""
-    return sum(param.data.nbytes for layer in layers for _, param in layer.params(frozen=True)
+    return sum(param.data.nbytes for layer in layers for _, param in layer.params(with_frozen=True)
                if not param.trainable)
 
 

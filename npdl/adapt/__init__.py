@@ -3,13 +3,13 @@
 from npdl.adapt.models import (
     add_lora,
     count_multiplications,
+    make_report,
     merge_lora,
     merged_linear,
     quantize_linears,
-    report,
 )
 
 __all__ = [
     "add_lora", "count_multiplications", "merge_lora", "merged_linear", "quantize_linears",
-    "report",
+    "make_report",
 ]

@@ -2,7 +2,7 @@
 
     quantize_linears(model, bits=4)         # only for QLoRA
     add_lora(model, rank=4)                 # then train as usual: only the adapters change
-    report(model).trainable                 # the number of parameters that are trained
+    make_report(model).trainable            # the number of parameters that are trained
     merge_lora(model)                       # Linears again, without adapters
 """
 
@@ -89,7 +89,7 @@ class Report:
     multiplies: int
 
 
-def report(model):
+def make_report(model):
     """Return a Report of the parameters of `model` and the multiplications of its linear layers.
 
     The stored bytes of a quantized layer are those of its codes and step sizes.
@@ -102,7 +102,7 @@ def report(model):
         if isinstance(layer, QuantLinear):
             num_entries |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
                            id(layer.scale): 0}
-    params = [param for _, param in model.params(frozen=True)]
+    params = [param for _, param in model.params(with_frozen=True)]
     frozen = sum(num_entries.get(id(param), param.data.size)
                  for param in params if not param.trainable)
     return Report(model.count_params(), frozen, sum(param.data.nbytes for param in params),

@@ -16,7 +16,7 @@ class KVCache:
         self.L, self.capacity, self.filled = L, capacity, 0
         self.keys = self.values = None
 
-    def append(self, block, k, v):
+    def append(self, block_index, k, v):
         """Append k and v (B, G, R, d), the keys and values of R new positions in a block.
 
         Returns all keys and values of this block, (B, G, filled + R, d) each. The caller increases
@@ -27,7 +27,7 @@ class KVCache:
             self.keys, self.values = (xp.empty((self.L, B, G, self.capacity, d), k.dtype)
                                       for _ in range(2))
         end = self.filled + k.shape[2]
-        keys, values = self.keys[block, :, :, :end], self.values[block, :, :, :end]
+        keys, values = (a[block_index, :, :, :end] for a in (self.keys, self.values))
         keys[:, :, self.filled :] = k
         values[:, :, self.filled :] = v
         return keys, values

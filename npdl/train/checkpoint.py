@@ -76,7 +76,7 @@ def collect_state(config, model, optimizer, step, seconds=0.0):
     trained parameters are saved, because the model's own files have the others.
     """
     arrays = {f"param/{name}": to_host(param.data)
-              for name, param in model.params(frozen=config.pretrained is None)}
+              for name, param in model.params(with_frozen=config.pretrained is None)}
     moments = {"steps": 0} if optimizer is None else optimizer.state_dict()
     updates = moments.pop("steps")
     for moment, values in moments.items():
@@ -110,7 +110,7 @@ def restore(path, config, model, optimizer=None):
         part, name = key.split("/", 1)
         parts.setdefault(part, {})[name] = value
     params = parts.pop("param")
-    for name, param in model.params(frozen=config.pretrained is None):
+    for name, param in model.params(with_frozen=config.pretrained is None):
         param.data[...] = to_device(params[name])
     if optimizer is not None:
         optimizer.load_state_dict({"steps": meta["updates"], **parts})

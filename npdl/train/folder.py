@@ -89,7 +89,7 @@ def write_results(folder, config, model, step, records, seconds):
     """Write curves.png (if it can be drawn) and then summary.json; return the summary."""
     summary = {**summarise(records), "seconds": seconds, "steps": step}
     if config.is_finetuned:
-        summary["adapted"] = dataclasses.asdict(adapt.report(model))
+        summary["adapted"] = dataclasses.asdict(adapt.make_report(model))
     try:
         if len(records) > 1:
             plot_curves({make_run_title(config): [records]}, folder / "curves.png")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npdl.adapt import add_lora, merge_lora, quantize_linears, report
+from npdl.adapt import add_lora, make_report, merge_lora, quantize_linears
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.core import named_layers
 from npdl.errors import InputError
@@ -62,14 +62,14 @@ def test_merging_keeps_the_output(bits):
 
 def test_report_counts_parameters_and_cost():
     model = small_gpt()
-    plain = report(model)
+    plain = make_report(model)
     assert plain.trainable == model.count_params() and plain.frozen == 0
     assert plain.stored_bytes == 4 * model.count_params()
     assert plain.multiplies == 2 * (4 * 8 * 8 + 2 * 8 * 32) + 8 * 5
     total = model.count_params()
     quantize_linears(model, 4, where=("up", "down"))
     add_lora(model, rank=2, where=("W_Q", "up"))
-    adapted = report(model)
+    adapted = make_report(model)
     assert adapted.frozen == total
     assert adapted.trainable == model.count_params() == 2 * (2 * (8 + 8) + 2 * (8 + 32))
     quantized = 2 * 2 * 8 * 32

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from npdl.adapt import make_report
 from npdl.adapt import quantize as quantization
-from npdl.adapt import report
 from npdl.adapt.linears import QuantLinear
 from npdl.adapt.quantize import NF4, count_bytes, dequantize, pack, quantize, unpack
 from npdl.errors import InputError
@@ -89,7 +89,7 @@ def test_double_quantization_stores_step_sizes_in_a_byte():
     half = np.abs(steps - steps.mean()).max() / 127 / 2
     assert two.step.data.dtype == np.int8 and np.abs(kept - steps).max() <= 1.001 * half
     for layer, double in ((one, False), (two, True)):
-        count = report(layer)
+        count = make_report(layer)
         bias = layer.b.data.nbytes
         assert count.stored_bytes - bias == count_bytes(W.size, 4, 64, double=double)
         assert count.frozen == W.size + 640

@@ -256,7 +256,7 @@ def test_an_optimizer_error_changes_nothing(name):
 
 @pytest.mark.parametrize("change", [
     lambda params: optim.clip_by_global_norm(params, 1.0), optim.make_gradients_orthogonal,
-    lambda params: optim.Grokfast(params).filter()], ids=["clip", "orthogonal", "Grokfast"])
+    lambda p: optim.Grokfast(p).filter_gradients()], ids=["clip", "orthogonal", "Grokfast"])
 def test_gradient_changers_check_their_params(change):
     linear = Linear(3, 2)
     change(optim.AdamW(linear).params.values())
@@ -265,7 +265,7 @@ def test_gradient_changers_check_their_params(change):
             change(given)
     filtered = optim.Grokfast([linear.W])
     linear.W.trainable = False
-    for call in (lambda: change([linear.W]), filtered.filter):
+    for call in (lambda: change([linear.W]), filtered.filter_gradients):
         with pytest.raises(InputError, match="is frozen"):
             call()
 

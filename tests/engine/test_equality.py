@@ -46,7 +46,7 @@ def collect_arrays(layers, answers):
     for layer, (outputs, dx) in zip(layers, answers, strict=True):
         yield from (array for _, array in leaves(outputs, "y"))
         yield from (array for _, array in leaves(as_tuple(dx), "dx"))
-        yield from (p.grad if p.trainable else p.data for _, p in layer.params(frozen=True))
+        yield from (p.grad if p.trainable else p.data for _, p in layer.params(with_frozen=True))
 
 
 def assert_close(found, wanted, tolerance):
@@ -130,7 +130,7 @@ def make_step_pair(make_model, make_optimizer=optim.SGD, loss=None, max_norm=Non
 
 
 def assert_same_parameters(models, tolerance=1e-12):
-    plain, recorded = ([p for _, p in model.params(frozen=True)] for model in models)
+    plain, recorded = ([p for _, p in model.params(with_frozen=True)] for model in models)
     assert_close([p.data for p in recorded], [p.data for p in plain], tolerance)
     for a, b in zip(plain, recorded, strict=True):
         assert type(b.data) is np.ndarray and type(b.grad) in (np.ndarray, type(a.grad))
@@ -241,7 +241,7 @@ def grokking_step(model, loss, optimizer, grokfast, ids, targets, counted):
     logits, cache = model.forward(ids)
     value, c_loss = loss.forward(logits, targets, counted)
     model.backward(loss.backward(1.0, c_loss), cache)
-    grokfast.filter()
+    grokfast.filter_gradients()
     optim.make_gradients_orthogonal(optimizer.params.values())
     optimizer.step()
     return value

@@ -142,9 +142,9 @@ def test_replica_shares_data_but_not_gradients(name):
     replica = layer.replica()
     _, cache = call.built.forward(layer=replica)
     assert_equal_arrays(call.built.gradients(call.dout, cache, layer=replica), call.gradients)
-    own = dict(layer.params(frozen=True))
-    assert own.keys() == dict(replica.params(frozen=True)).keys()
-    for what, param in replica.params(frozen=True):         # running statistics, too
+    own = dict(layer.params(with_frozen=True))
+    assert own.keys() == dict(replica.params(with_frozen=True)).keys()
+    for what, param in replica.params(with_frozen=True):    # running statistics, too
         assert param.data is own[what].data and param.decay == own[what].decay
         assert param.trainable == own[what].trainable
         if param.trainable:
@@ -177,7 +177,7 @@ def test_saving_and_astype_copy_parameters(name, tmp_path):
 @every_class
 def test_dotted_names_locate_parameters(name):
     layer = build(ONE_OF_EACH[name]).layer
-    found = list(layer.params(frozen=True))
+    found = list(layer.params(with_frozen=True))
     assert len({what for what, _ in found}) == len({id(p) for _, p in found}) == len(found)
     for what, param in found:
         place = layer

@@ -79,7 +79,7 @@ def test_outputs_and_gradients_match_torch(name, torch_functions):
     layer, inputs, options = build(rng)
     layer = layer.astype("float64")
     randomise(layer, rng)
-    P = {what: to_tensors(p.data, p.trainable) for what, p in layer.params(frozen=True)}
+    P = {what: to_tensors(p.data, p.trainable) for what, p in layer.params(with_frozen=True)}
     t_inputs = to_tensors(inputs)
     wanted = tensor_leaves(torch_functions[cls](layer, P, *t_inputs, **options))
     outputs, cache = layer.forward(*inputs, **options)

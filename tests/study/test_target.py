@@ -207,7 +207,7 @@ def compute_outputs_and_gradients(layer, inputs, options):
         dx = layer.backward(draw_upstream(outputs, make_rng(0, 78)), cache)
     return dict(leaves(outputs, "y")) | dict(leaves(as_tuple(dx), "dx")) | {
         path: param.grad if param.trainable else param.data
-        for path, param in layer.params(frozen=True)}
+        for path, param in layer.params(with_frozen=True)}
 
 
 def are_different(found, expected):

@@ -136,7 +136,7 @@ class Adapter(Layer):
                            for path, one in self.candidates.items()
                            if isinstance(one.value, Param) or path in learned}
 
-    def params(self, frozen=False):
+    def params(self, with_frozen=False):
         return iter(self.parameters.items())
 
     def forward(self, *inputs, **options):

@@ -72,7 +72,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
         pretrained.tokenizer  # noqa: B018  (reads it, or raises)
     model = pretrained.model = pretrained.architecture.make_model(dtype)
     model.set_trainable(False)
-    params = dict(model.params(frozen=True))
+    params = dict(model.params(with_frozen=True))
     for param in params.values():
         param.data = None                                   # set below; saves memory until then
     linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
@@ -242,7 +242,7 @@ def to_huggingface(pretrained, folder):
     for spec in architecture.list_array_specs():
         prefix = "" if spec.hf_name == "lm_head.weight" else architecture.prefix
         arrays[prefix + spec.hf_name] = lambda spec=spec: _get_float_array(spec, layers)
-    dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
+    dtype = str(next(iter(pretrained.model.params(with_frozen=True)))[1].data.dtype)
     with create_folder_atomically(folder) as new:
         write_json(new / "config.json", {**architecture.values, "dtype": dtype,
                                          "torch_dtype": dtype})

@@ -32,7 +32,7 @@ def make_random_model(values, seed=0, dtype="float32"):
     rng = np.random.default_rng(seed)
     architecture = Architecture(values, "config.json")
     model = architecture.make_model(dtype)
-    for name, param in model.params(frozen=True):
+    for name, param in model.params(with_frozen=True):
         about = 1.0 if name.endswith("gain") else 0.0
         param.data[...] = about + 0.3 * rng.standard_normal(param.shape)
     return Pretrained(Path("nowhere"), architecture, None, model)

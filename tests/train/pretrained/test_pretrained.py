@@ -67,7 +67,7 @@ def test_float32_arrays_are_memory_mapped(tmp_path):
     write_folder(tmp_path / "a", tokenizer=False)
     before = hash_model(tmp_path / "a")
     model = load(tmp_path / "a").model
-    for name, param in model.params(frozen=True):
+    for name, param in model.params(with_frozen=True):
         base = param.data
         while isinstance(getattr(base, "base", None), np.ndarray):
             base = base.base
