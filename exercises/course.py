@@ -130,7 +130,7 @@ def format_all_claims(questions):
     counts = Counter((column, c.verdict) for c in claims for column in (c.number[:3], "all"))
     heads = sorted({column for column, _ in counts})
     rows = [(verdict, *(counts[head, verdict] for head in heads)) for verdict in VERDICTS]
-    counted = textwrap.indent(table(("verdict", *heads), rows), "    ")
+    counted = textwrap.indent(format_table(("verdict", *heads), rows), "    ")
     return [*texts, f"## Claims: {len(claims)}\n\n{counted}"]
 
 
@@ -159,13 +159,13 @@ def vec(values, digits=3):
 
 
 def align_columns(rows, right_aligned):
-    """Return rows of texts as lines with aligned columns; right[i] aligns column i to the right."""
+    """Return rows of texts as lines with aligned columns; `right_aligned` is a bool each."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(text.rjust(wide) if to_right else text.ljust(wide) for text, wide, to_right
                       in zip(row, widths, right_aligned, strict=True)).rstrip() for row in rows]
 
 
-def table(heads, rows, digits=3):
+def format_table(heads, rows, digits=3):
     """Return rows of texts and numbers as a text table with the column headings `heads`."""
     texts = [[text if isinstance(text, str) else format_number(text, digits) for text in row]
              for row in (heads, *rows)]
@@ -174,7 +174,7 @@ def table(heads, rows, digits=3):
     return "\n".join(align_columns([texts[0], rule, *texts[1:]], right))
 
 
-def arrays(named_arrays, digits=3):
+def format_arrays(named_arrays, digits=3):
     """Return {name: matrix or column vector} as text, the arrays side by side."""
     blocks = [_format_array(name, np.asarray(value), digits)
               for name, value in named_arrays.items()]

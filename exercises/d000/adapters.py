@@ -8,7 +8,7 @@ from math import floor
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
+from exercises.course import format_arrays, format_table, judge, question, vec
 from npdl.adapt import add_lora, count_multiplications, make_report, merged_linear, quantize_linears
 from npdl.adapt.linears import LoRALinear, QuantLinear
 from npdl.adapt.quantize import NF4, count_bytes, dequantize, quantize
@@ -53,9 +53,9 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
          f"{float(delta):.3f}")
     step("Divide by the step and round down: these integers are stored. Multiply them by the "
          "step again: this is used.", "quant(W) = ⌊W / Δ⌋      dequant = Δ · quant(W)",
-         table(("W", "W / Δ", "⌊W / Δ⌋", "dequant", "error", "round(W / Δ)"),
-               [(float(w), str(w / delta), code, float(b), float(e), other)
-                for w, code, b, e, other in zip(WEIGHTS, codes, back, errors, near, strict=True)]))
+         format_table(("W", "W / Δ", "⌊W / Δ⌋", "dequant", "error", "round(W / Δ)"), [
+             (float(w), str(w / delta), code, float(b), float(e), other)
+             for w, code, b, e, other in zip(WEIGHTS, codes, back, errors, near, strict=True)]))
     step("Read off the error. Rounding down leaves between 0 and one step, always to the same "
          "side; rounding to the nearest at most half a step to either side.",
          "0 ≤ W − Δ⌊W/Δ⌋ < Δ      |W − Δ round(W/Δ)| ≤ Δ/2",
@@ -102,7 +102,7 @@ W = np.array([[0.7, -0.25], [0.45, -0.55]])
 A, B = np.array([[1.0], [2.0]]), np.array([[0.1], [-0.1]])
 X = np.array([[1.0, 0.5]])
 EXAMPLE = ("A frozen 2 x 2 matrix W, an adapter of rank r = 1, one input row x.",
-           arrays({"W": W, "A": A, "B": B, "x": X}))
+           format_arrays({"W": W, "A": A, "B": B, "x": X}))
 
 
 def make_lora_linear(W, A, B, bits=None):
@@ -135,16 +135,17 @@ def solve_lora_and_qlora_updates(say, step, answer, check, claim):
     say(*EXAMPLE)
     step("What both do: W stays as it is, and a product of two thin matrices is added to it. "
          "Only A and B learn.", "y = x W + (x A) Bᵀ",
-         arrays({"A Bᵀ": A @ B.T, "x A": X @ A, "(x A) Bᵀ": low}))
+         format_arrays({"A Bᵀ": A @ B.T, "x A": X @ A, "(x A) Bᵀ": low}))
     step("LoRA: W is kept in floating point.", "y = x W + (x A) Bᵀ",
-         arrays({"x W": X @ W, "y": plain}))
+         format_arrays({"x W": X @ W, "y": plain}))
     step("QLoRA: W is kept as small integers with a step, made into floats for each product; "
          "the adapter is the same, in floating point.", "y = x (Δ · quant(W)) + (x A) Bᵀ",
-         f"Δ = {delta:.3f}", arrays({"quant(W)": codes, "Δ quant(W)": codes * delta, "y": packed}))
+         f"Δ = {delta:.3f}",
+         format_arrays({"quant(W)": codes, "Δ quant(W)": codes * delta, "y": packed}))
     step("Compare what is stored and what learns.",
-         table(("", "bits of W", "numbers that learn", "y₁", "y₂"),
-               [("LoRA", 32 * W.size, A.size + B.size, *plain[0]),
-                ("QLoRA", 4 * W.size + 32, A.size + B.size, *packed[0])]))
+         format_table(("", "bits of W", "numbers that learn", "y₁", "y₂"),
+                      [("LoRA", 32 * W.size, A.size + B.size, *plain[0]),
+                       ("QLoRA", 4 * W.size + 32, A.size + B.size, *packed[0])]))
     answer("The update A Bᵀ is the same; QLoRA adds it to a W that is stored in few bits and "
            "dequantized for each product, so it is smaller and W is a little wrong. (The "
            "QLoRA of its paper has NF4 levels, step sizes in 8 bits too, double quantization, "
@@ -222,8 +223,8 @@ def solve_effect_of_rank(say, step, answer, check, claim):
     step("Quality: the best A Bᵀ of rank r keeps the r largest singular values of the update "
          "that is needed, and misses the others.", "‖update − A Bᵀ‖² = σ_(r+1)² + … + σ_d²",
          f"r = 2: √({sizes[2]}² + {sizes[3]}²) = {left[2]:.3f}",
-         table(("r", "numbers that learn", "missed", "of the update"),
-               [(r, 2 * d * r, left[r], share[r]) for r in ranks]))
+         format_table(("r", "numbers that learn", "missed", "of the update"),
+                      [(r, 2 * d * r, left[r], share[r]) for r in ranks]))
     step("So more rank helps until the rank of what is to be learned, and not beyond it; on "
          "few noisy data a larger rank fits the noise too.",
          f"from r = 3 to r = 4 the miss falls by {share[3] - share[4]:.3f} of the update, "
@@ -283,12 +284,12 @@ def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
     say(*EXAMPLE)
     step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
          "costs what the model cost, in time and in memory.", "W' = W + A Bᵀ,   y = x W'",
-         arrays({"W'": W + A @ B.T, "x W'": X @ (W + A @ B.T)}))
+         format_arrays({"W'": W + A @ B.T, "x W'": X @ (W + A @ B.T)}))
     step("Count the multiplications of n rows, d = 64, r = 4: merged, not merged, and with "
          "the d² of dequantization in each pass.",
          "merged n d²      apart n (d² + 2 d r)      QLoRA n (d² + 2 d r) + d²",
-         table(("rows n", "merged", "LoRA apart", "QLoRA", "QLoRA / merged"),
-               [(*row, row[3] / row[1]) for row in rows]))
+         format_table(("rows n", "merged", "LoRA apart", "QLoRA", "QLoRA / merged"),
+                      [(*row, row[3] / row[1]) for row in rows]))
     step("Count the memory that is read for one row: this sets the pace where one token at a "
          "time is generated.", "32 bits against m bits a weight",
          f"{32 * d * d:,} bits against {4 * d * d:,}: {32 // 4} times less")
@@ -297,9 +298,10 @@ def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
          "stays below half a step: every code is the old one again.",
          "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
          f"Δ = {2 * half:.3f}, half a step {half:.3f}",
-         table(("update", "its largest entry", "codes before", "step after", "codes after"),
-               [(name, float(np.abs(update).max()), format_codes(codes), float(again[name][1][0]),
-                 format_codes(again[name][0])) for name, update in updates.items()]))
+         format_table(
+             ("update", "its largest entry", "codes before", "step after", "codes after"),
+             [(name, float(np.abs(update).max()), format_codes(codes), float(again[name][1][0]),
+               format_codes(again[name][0])) for name, update in updates.items()]))
     answer("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² more a "
            "pass, which matters for few rows, against reading 8 times less memory.")
     check("npdl's merged layers give the outputs of the layers with their adapters.",

@@ -7,7 +7,7 @@ L = Σ_t L_t,  L_t = |z_t - y_t|². The code and the claims write f_t for h_t^(f
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table
+from exercises.course import format_arrays, format_table, judge, question
 from exercises.d001.gradients import derivative
 
 SIDE = {"f": "⁽ᶠ⁾", "b": "⁽ᵇ⁾"}
@@ -18,14 +18,15 @@ X, Z = np.array([[1, 0], [0.5, -0.5]]), np.array([[1.0, 0], [0, 1]])
 F_FIRST, B_LAST = np.array([0.5, 0]), np.array([0, -0.5])           # f_0 and b_(T+1)
 T, D = X.shape
 EXAMPLE = ("T = 2 steps of width d = 2, with matrices of halves and wholes; h₀⁽ᶠ⁾ and h₃⁽ᵇ⁾ are "
-           "not zero.", *(arrays({kind + SIDE[side]: WEIGHTS[f"{kind}_{side}"] for kind in "WUV"})
-                          for side in "fb"), arrays({
-                              "x₁": X[0], "x₂": X[1], "z₁": Z[0], "z₂": Z[1], "h₀⁽ᶠ⁾": F_FIRST,
-                              "h₃⁽ᵇ⁾": B_LAST}))
+           "not zero.", *(format_arrays({
+               kind + SIDE[side]: WEIGHTS[f"{kind}_{side}"] for kind in "WUV"})
+               for side in "fb"), format_arrays({
+                   "x₁": X[0], "x₂": X[1], "z₁": Z[0], "z₂": Z[1], "h₀⁽ᶠ⁾": F_FIRST,
+                   "h₃⁽ᵇ⁾": B_LAST}))
 
 
 def forward(W=WEIGHTS, moved_state=None, by=0):
-    """Return f_0 .. f_T, {t: b_t}, y (T, d) and L; `by` is added to the state `moved`, ("f", t)."""
+    """Return f_0 .. f_T, {t: b_t}, y (T, d) and L; `by` is added to `moved_state`, ("f", t)."""
     f, b = [F_FIRST], {T + 1: B_LAST}
     for t in range(1, T + 1):
         f.append(np.tanh(W["W_f"] @ X[t - 1] + W["U_f"] @ f[-1]) + by * (moved_state == ("f", t)))
@@ -36,13 +37,13 @@ def forward(W=WEIGHTS, moved_state=None, by=0):
 
 
 def state_derivative(direction, t, output_index=3):
-    """Return the numerical derivative of L (value 3) or y (value 2) with respect to f_t or b_t."""
+    """Return the numerical derivative of L (output 3) or y (output 2) by f_t or b_t."""
     return derivative(lambda by: forward(moved_state=(direction, t), by=by)[output_index],
                       np.zeros(D))
 
 
 def state_jacobian(direction, next_state):
-    """Return d f_(t+1) / d f_t, or d b_(t-1) / d b_t, from the new state `after`."""
+    """Return d f_(t+1) / d f_t, or d b_(t-1) / d b_t, from `next_state`."""
     return np.diag(1 - next_state * next_state) @ WEIGHTS["U_" + direction]
 
 
@@ -63,7 +64,7 @@ def compute_printed_gradients():
     return local, total, deltas, W_b, U_f
 
 
-def format_state(direction, t):
+def format_state_name(direction, t):
     """Return the name of a state, such as "h₁⁽ᶠ⁾"."""
     return f"h{'₀₁₂₃₄'[t]}{SIDE[direction]}"
 
@@ -84,15 +85,15 @@ def solve_state_gradients(say, step, answer, check, claim):
          "their errors.",
          "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
          f"(h₁⁽ᶠ⁾)₁ = tanh({entries}) = {f[1][0]:.3f}",
-         arrays({"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1]}),
-         arrays({"y₁ − z₁": e[0], "y₂ − z₂": e[1]}))
+         format_arrays({"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1]}),
+         format_arrays({"y₁ − z₁": e[0], "y₂ − z₂": e[1]}))
     step("(a) Differentiate Lₜ alone. Its gradient in yₜ is twice the error; yₜ is V⁽ᶠ⁾ "
          "hₜ⁽ᶠ⁾ + …, and a gradient goes back through a matrix by its transpose.",
          "∇hₜ⁽ᶠ⁾ Lₜ = 2 V⁽ᶠ⁾ᵀ (yₜ − zₜ)      ∇hₜ⁽ᵇ⁾ Lₜ = 2 V⁽ᵇ⁾ᵀ (yₜ − zₜ)",
          f"(∇h₁⁽ᶠ⁾ L₁)₂ = 2 · ({W['V_f'][0, 1]} · ({e[0][0]:.3f}) + {W['V_f'][1, 1]} · "
          f"{e[0][1]:.3f}) = {local['f', 1][1]:.3f}",
-         arrays({"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": local["f", 1], "∇h₂⁽ᶠ⁾ L₂": local["f", 2]}),
-         arrays({"∇h₁⁽ᵇ⁾ L₁": local["b", 1], "∇h₂⁽ᵇ⁾ L₂": local["b", 2]}))
+         format_arrays({"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": local["f", 1], "∇h₂⁽ᶠ⁾ L₂": local["f", 2]}),
+         format_arrays({"∇h₁⁽ᵇ⁾ L₁": local["b", 1], "∇h₂⁽ᵇ⁾ L₂": local["b", 2]}))
     step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
          "the state before enters entry i with the weight U_ij.",
          "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij",
@@ -101,8 +102,8 @@ def solve_state_gradients(say, step, answer, check, claim):
     step("(b) All entries together: row i of U is multiplied by a number of row i, which is a "
          "diagonal matrix on the left.",
          "∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾ = diag(1 − hₜ₊₁⁽ᶠ⁾²) U⁽ᶠ⁾      ∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾ = diag(1 − hₜ₋₁⁽ᵇ⁾²) U⁽ᵇ⁾",
-         arrays({"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f}),
-         arrays({"U⁽ᵇ⁾": W["U_b"], "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b}))
+         format_arrays({"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f}),
+         format_arrays({"U⁽ᵇ⁾": W["U_b"], "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b}))
     g2 = total["f", 2]
     step("Go back along each chain, from its own last state: h⁽ᶠ⁾ from t = T to 1, h⁽ᵇ⁾ from "
          "t = 1 to T.",
@@ -110,7 +111,8 @@ def solve_state_gradients(say, step, answer, check, claim):
          "∇h₁⁽ᵇ⁾ L = ∇h₁⁽ᵇ⁾ L₁         ∇hₜ⁽ᵇ⁾ L = ∇hₜ⁽ᵇ⁾ Lₜ + (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)ᵀ ∇hₜ₋₁⁽ᵇ⁾ L",
          f"(∇h₁⁽ᶠ⁾ L)₁ = {local['f', 1][0]:.3f} + ({J_f[0, 0]:.3f}) · ({g2[0]:.3f}) + "
          f"({J_f[1, 0]:.3f}) · ({g2[1]:.3f}) = {total['f', 1][0]:.3f}",
-         arrays({f"∇{format_state(side, t)} L": total[side, t] for side in "fb" for t in (1, 2)}))
+         format_arrays({f"∇{format_state_name(side, t)} L": total[side, t]
+                        for side in "fb" for t in (1, 2)}))
     answer("Local part 2 Vᵀ(y − z); Jacobians diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ (of the later state) and "
            "diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ (of the earlier state); then the two recursions.")
     right = {side: all(np.allclose(total[side, t], state_derivative(side, t), 0, 1e-8)
@@ -180,19 +182,19 @@ def solve_weight_gradients(say, step, answer, check, claim):
     step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
          "each entry is multiplied by its own slope.",
          "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, in both directions",
-         arrays({"δ₁⁽ᵇ⁾": d_b[0], "δ₂⁽ᵇ⁾": d_b[1], "δ₁⁽ᶠ⁾": d_f[0], "δ₂⁽ᶠ⁾": d_f[1]}))
+         format_arrays({"δ₁⁽ᵇ⁾": d_b[0], "δ₂⁽ᵇ⁾": d_b[1], "δ₁⁽ᶠ⁾": d_f[0], "δ₂⁽ᶠ⁾": d_f[1]}))
     step("One use of a matrix in W x makes the gradient δ xᵀ: entry (i, j) is δ_i x_j, "
          "because W_ij multiplies x_j and is added into entry i.",
          "W⁽ᵇ⁾ at step t: δₜ⁽ᵇ⁾ xₜᵀ      U⁽ᶠ⁾ at step t: δₜ⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾ᵀ",
          f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {d_b[0][0]:.3f} · {X[0, 0]:.3f} = {d_b[0][0] * X[0, 0]:.3f}",
-         arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1])}),
-         arrays({"δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
+         format_arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1])}),
+         format_arrays({"δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
                  "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(d_f[1], f[1])}))
     step("The same matrix is used at every step, so its gradients are added. Nothing else is "
          "needed: what a step does to later ones is in ∇hₜ L already.",
          "∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ      "
          "∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ",
-         arrays({"∂L/∂W⁽ᵇ⁾": W_b, "∂L/∂U⁽ᶠ⁾": U_f}))
+         format_arrays({"∂L/∂W⁽ᵇ⁾": W_b, "∂L/∂U⁽ᶠ⁾": U_f}))
     answer("∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ and ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) "
            "∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
     right = {name: np.allclose(ours, derivative(
@@ -278,7 +280,7 @@ def draw_unrolled_graph(figure, T=3):
 def solve_birnn_graph(say, step, answer, check, claim):
     """Draw the graph of a bidirectional RNN for three steps, with the initial states."""
     def node_name(node):
-        return format_state(*node) if node[0] in SIDE else f"{node[0]}{'₀₁₂₃'[node[1]]}"
+        return format_state_name(*node) if node[0] in SIDE else f"{node[0]}{'₀₁₂₃'[node[1]]}"
 
     arrows, large = list_edges(T), list_edges(3)
     states = [(side, t) for side in "fb" for t in range(1, T + 1)]
@@ -293,10 +295,10 @@ def solve_birnn_graph(say, step, answer, check, claim):
          "right, h⁽ᵇ⁾ to the left, and they meet only in y.",
          "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
          "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾",
-         table(("weight", "arrows"),
-               [(kind[0] + SIDE[kind[-1]], " ".join(
-                   f"{node_name(a)}→{node_name(b)}" for a, b, weight in arrows if weight == kind))
-                for kind in WEIGHTS]))
+         format_table(("weight", "arrows"), [
+             (kind[0] + SIDE[kind[-1]], " ".join(
+                f"{node_name(a)}→{node_name(b)}" for a, b, weight in arrows if weight == kind))
+             for kind in WEIGHTS]))
     step("Read from it what depends on what: the gradient of a state collects from all "
          "outputs that its arrows reach.",
          *(f"{node_name(node)} reaches {', '.join(map(node_name, ends))}"

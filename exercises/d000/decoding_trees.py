@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, question, table
+from exercises.course import format_table, judge, question
 from npdl.decoding import Tree, beam_search, greedy
 
 # {word: (log-probability, subtree)}
@@ -28,7 +28,7 @@ EXAMPLE = ("The tree of the question, its log-probabilities as edges. Log-probab
            "the more probable path.")
 
 
-def next_words(path):
+def next_word_log_probs(path):
     """Return {next word: log-probability} after a path, a tuple of words, in the printed tree."""
     below = PRINTED_TREE
     for word in path:
@@ -38,7 +38,7 @@ def next_words(path):
 
 def path_log_p(path):
     """Return the log-probability of a path, the sum over its words."""
-    return math.fsum(next_words(path[:i])[word] for i, word in enumerate(path))
+    return math.fsum(next_word_log_probs(path[:i])[word] for i, word in enumerate(path))
 
 
 def complete_tree(after_a_red):
@@ -65,14 +65,14 @@ def solve_greedy_decoding(say, step, answer, check, claim):
     """Say what greedy decoding finds on a tree of log-probabilities, and with which likelihood."""
     path, parts = (), []
     say(EXAMPLE)
-    while after := next_words(path):
+    while after := next_word_log_probs(path):
         word = max(after, key=after.get)
         phrase = f"'{' '.join(path)}'" if path else "<BOS>"
         step(f"Look at the words after {phrase} and take the most probable one.",
              f"w̄{'₁₂₃'[len(path)]} = argmax_w log p(w | {' '.join(('<BOS>', *path))})",
-             table(("word", "log p", ""),
-                   [(w, log_p, "largest: taken" if w == word else "")
-                    for w, log_p in after.items()], 1))
+             format_table(("word", "log p", ""),
+                          [(w, log_p, "largest: taken" if w == word else "")
+                           for w, log_p in after.items()], 1))
         path, parts = (*path, word), [*parts, after[word]]
     total = math.fsum(parts)
     step("Add the three log-probabilities that were passed.",
@@ -96,14 +96,14 @@ def solve_greedy_decoding(say, step, answer, check, claim):
 
 def expand_beam(beam):
     """Return the continuations by one word of the paths in a beam, best first."""
-    return sorted(((*path, word) for path in beam for word in next_words(path)),
+    return sorted(((*path, word) for path in beam for word in next_word_log_probs(path)),
                   key=path_log_p, reverse=True)
 
 
 def list_candidate_rows(paths, width):
     """Return rows (rank, hypothesis, sum, "kept" or "pruned") of expanded paths."""
     return [(rank, format_paths(path),
-             f"{path_log_p(path[:-1]):.1f} − {-next_words(path[:-1])[path[-1]]:.1f}"
+             f"{path_log_p(path[:-1]):.1f} − {-next_word_log_probs(path[:-1])[path[-1]]:.1f}"
              f" = {path_log_p(path):.1f}", "kept" if rank <= width else "pruned")
             for rank, path in enumerate(paths, 1)]
 
@@ -117,14 +117,14 @@ def solve_beam_search(say, step, answer, check, claim):
     known, before = expand_beam(second[:2]), path_log_p(("a", "red"))
     say(EXAMPLE)
     step("Start with the empty hypothesis alone, and keep the B = 2 best of the words after "
-         "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table(heads, list_candidate_rows(first, 2)))
+         "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", format_table(heads, list_candidate_rows(first, 2)))
     step("Expand every kept hypothesis by every word. All candidates compete with each other, "
          "whichever hypothesis they come from; one prefix may win both places.",
-         "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table(heads, list_candidate_rows(second, 2)))
+         "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", format_table(heads, list_candidate_rows(second, 2)))
     step(f"Expand the two that were kept, {format_paths(second[0])} and {format_paths(second[1])}, "
          f"and nothing else: what continues a pruned prefix is no candidate any more.",
          "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
-         table(heads[1:3], [*(row[1:3] for row in list_candidate_rows(known, 0)),
+         format_table(heads[1:3], [*(row[1:3] for row in list_candidate_rows(known, 0)),
                             ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
     totals = [path_log_p(path) for path in known]
     bounds = [total - before for total in totals]

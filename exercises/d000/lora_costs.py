@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from exercises.course import judge, question, table
+from exercises.course import format_table, judge, question
 from npdl.adapt import count_multiplications
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.layers.linear import Linear
@@ -48,7 +48,7 @@ def total_cost(size, part, quantized=False, merged=False):
                if kind.startswith(part) and not (merged and kind.endswith("adapter")))
 
 
-def ratio_range(part, quantized=False):
+def cost_ratio_range(part, quantized=False):
     """Return the least and largest ratio of a count to its printed O(), over a grid of sizes."""
     grid = (1, 4, 32, 256, 2048)
     found = [total_cost(Size(n, d, r, h), part, quantized) / (
@@ -92,9 +92,9 @@ def solve_lora_costs(say, step, answer, check, claim):
          f"FFN: 2 · {d} · {r} = {2 * d * r}      MHA: 6 · {h} · {d} · {r} = {6 * h * d * r}")
     step("Write every product with its shapes; multiply the three sizes, and the number of "
          "times it is done.",
-         table(("product", "shapes", "times", "multiplications"),
-               [(what, f"{a}x{b} · {b}x{c}", times, a * b * c * times)
-                for _, what, (a, b, c), times in list_matrix_products(SMALL)]))
+         format_table(("product", "shapes", "times", "multiplications"),
+                      [(what, f"{a}x{b} · {b}x{c}", times, a * b * c * times)
+                       for _, what, (a, b, c), times in list_matrix_products(SMALL)]))
     step("Add them up. (H A) Bᵀ must be done in this order: A Bᵀ first would be a d x d "
          "matrix again, and cost more than W itself.",
          "FFN: n d² + 2 n d r      MHA: h (3 n d² + 6 n d r + 2 n² d) + n d² h",
@@ -123,7 +123,7 @@ def solve_lora_costs(say, step, answer, check, claim):
             claim("", f"{name} with {method} has {formula} trainable parameters.", formula,
                   f"{number} = {formula} at d = {d}, r = {r}, h = {h}",
                   judge(number == wanted), evidence)
-    low, high = ratio_range("FFN")
+    low, high = cost_ratio_range("FFN")
     other = d * r * d + n * d * d                                       # X (A Bᵀ)
     claim("", "The frozen product of LFFN takes O(n d^2).", "O(n d^2)",
           f"{sums['FFN base']:,} = n d^2 multiplications",
@@ -135,7 +135,7 @@ def solve_lora_costs(say, step, answer, check, claim):
     claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
           "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
           f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
-    low, high = ratio_range("MHA")
+    low, high = cost_ratio_range("MHA")
     claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).", "O(3 n d^2 + 3 n d r)",
           f"for one head 3 n d^2 + 6ndr; for all h heads {sums['MHA base']:,} + "
           f"{sums['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
@@ -184,7 +184,7 @@ def solve_lora_costs(say, step, answer, check, claim):
           judge(percent[1] > 50 and percent[1024] < 1, "under-specified"),
           "holds for many rows; when one token at a time is generated, n = 1")
     for name, part in (("LFFN", "FFN"), ("MHA", "MHA")):
-        low, high = ratio_range(part, True)
+        low, high = cost_ratio_range(part, True)
         claim("", f"{name} with QLoRA takes the same O() as with LoRA.", "the same",
               f"count / expression between {low:.2f} and {high:.2f}", judge(0 < low <= high < 20),
               "dequantization's d^2 (4h d^2) is at most the products' n d^2 (4hn d^2)")
@@ -193,7 +193,7 @@ def solve_lora_costs(say, step, answer, check, claim):
     claim("", "One row of the summary serves both methods.", "LoRA / QLoRA in one row",
           "the same O(), not the same count: at n = 1 QLoRA's MHA multiplies "
           f"{total_cost(one, 'MHA', True) / total_cost(one, 'MHA'):.2f} times as much",
-          judge(max(ratio_range("MHA", True)[1], ratio_range("FFN", True)[1]) < 20),
+          judge(max(cost_ratio_range("MHA", True)[1], cost_ratio_range("FFN", True)[1]) < 20),
           "the formulas agree with npdl's counts")
     claim("", "Space is counted in trainable parameters, so both methods need the same.",
           "2dr and 6hdr for both",
@@ -230,9 +230,9 @@ def solve_choice_of_method(say, step, answer, check, claim):
          "the dequantization and its adapters.", "MHA: 4 h d² + 6 h n d r      FFN: d² + 2 n d r",
          f"MHA: {mixed[1]:,}      FFN: {found['LoRA', 'QLoRA'][1]:,}")
     step("Set the four choices side by side.",
-         table(("MHA", "LFFN", "frozen bytes", "extra multiplications", "of the model's"),
-               [(*kinds, memory, extra, f"{100 * extra / own:.1f} %")
-                for kinds, (memory, extra) in found.items()]))
+         format_table(("MHA", "LFFN", "frozen bytes", "extra multiplications", "of the model's"),
+                      [(*kinds, memory, extra, f"{100 * extra / own:.1f} %")
+                       for kinds, (memory, extra) in found.items()]))
     step("Decide. One goal has one best choice; two goals have none, as none of the four is "
          "better than another in both.",
          f"memory: {least[0]}, {least[1]}", f"speed: {fastest[0]}, {fastest[1]}",

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from npdl.layers.batch_norm import centre_and_moments
 
 TENSOR = np.array([[[2, 5, 1], [4, 3, 4]], [[1, 2, 4], [1, 2, 2]],
@@ -53,10 +53,11 @@ def exact_moments(tensor, axes):
     return means.tolist(), ((values - means[:, None]) ** 2).mean(1).tolist()
 
 
-def find_misprints(printed, values):
+def find_misprints(printed_text, exact_values):
     """Return (place, text, value) of printed decimals that are not their value rounded."""
     return [(place, text, value)
-            for place, (text, value) in enumerate(zip(printed.split(), values, strict=True), 1)
+            for place, (text, value) in enumerate(
+                zip(printed_text.split(), exact_values, strict=True), 1)
             if abs(Fraction(text) - value) > Fraction(1, 2 * 10 ** len(text.partition(".")[2]))]
 
 
@@ -68,9 +69,9 @@ def solve_means_and_variances(say, step, answer, check, claim):
     step("Write down which entries share a mean: x has the indices sample i, channel c, "
          "feature k, and each normalisation averages over some of them. The pairs (μ, σ²) are "
          "as many as the values of the indices that are left.",
-         table(("", "averages over", "values in a group", "pairs"),
-               [(kind, KINDS[kind][4], group.shape[1], len(group))
-                for kind, group in rows.items()]))
+         format_table(("", "averages over", "values in a group", "pairs"),
+                      [(kind, KINDS[kind][4], group.shape[1], len(group))
+                       for kind, group in rows.items()]))
     for kind, (axes, _, shared, which, over) in KINDS.items():
         values, n = rows[kind], rows[kind].shape[1]
         means, variances = exact_moments(TENSOR, axes)
@@ -81,7 +82,7 @@ def solve_means_and_variances(say, step, answer, check, claim):
              "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
              f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
              f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
-             table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"), [
+             format_table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"), [
                  (", ".join(str(i + 1) for i in place), " ".join(map(str, group)), *pair,
                   *map(float, pair)) for place, group, *pair in zip(
                       places, values, means, variances, strict=True)], 4))

@@ -11,7 +11,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from exercises.d000.decoding_trees import complete_tree, decode_tree
 from npdl.decoding import Scorer, Tree, beam_search, exhaustive_search, greedy
 
@@ -75,7 +75,7 @@ def solve_sequence_count(say, step, answer, check, claim):
     step("Choices that do not depend on each other multiply.",
          "N · N · … · N (T factors) = N^T", f"{' · '.join([str(N)] * T)} = {N**T}")
     step("List them, to be sure.",
-         table(("", "sequence"), [(str(n), " ".join(("<BOS>", *later)))
+         format_table(("", "sequence"), [(str(n), " ".join(("<BOS>", *later)))
                                   for n, later in enumerate(product(words, repeat=T), 1)]))
     answer("N^T sequences ((N − 1)^T where <BOS> only begins a sentence).")
     found = count_by_exhaustive_search(N, T)[0]
@@ -115,8 +115,8 @@ def solve_exhaustive_search_cost(say, step, answer, check, claim):
          "N + N² + … + N^T = (N^(T+1) − N) / (N − 1)  <  N^T · N / (N − 1)",
          f"{' + '.join(str(N**t) for t in range(1, T + 1))} = {count_nodes(N, T)}, "
          f"against N^T = {count}",
-         table(("level t", "prefixes", "probabilities"),
-               [(t, N**t, N**t) for t in range(1, T + 1)]))
+         format_table(("level t", "prefixes", "probabilities"),
+                      [(t, N**t, N**t) for t in range(1, T + 1)]))
     step("So the time is O(N^T): exponential in T, a power of N. Doubling each shows it.",
          "(2N)^T / N^T = 2^T        N^(2T) / N^T = N^T",
          f"N = {N}, T = {T}: twice the words cost {(2 * N)**T // N**T} times as much, twice "
@@ -200,14 +200,14 @@ def solve_beam_search_cost(say, step, answer, check, claim):
     say(f"B = {B}, T = {T}, the words {', '.join(WORDS)}, and a model that looks at one word back.")
     step("The model: a row for each last word, the probabilities of the next one.",
          "p(j | last word)",
-         table(("last word", *WORDS), [(word, *map(float, row)) for word, row in zip(
+         format_table(("last word", *WORDS), [(word, *map(float, row)) for word, row in zip(
              ("<BOS>", *WORDS), MODEL[[N, *range(N)]], strict=True)]))
     step("Run it by hand. Start from one beam: B equal ones would stay B copies of the greedy "
          "sequence, because at t = 1 every score then occurs B times.",
          "s_b(j) = l_b + log p(j | beam b)",
          f"p(xy) = p(x | <BOS>) · p(y | x) = {MODEL[N, 0]:.3f} · {MODEL[0, 1]:.3f} = "
          f"{MODEL[N, 0] * MODEL[0, 1]:.3f}; the log of it is the score",
-         table(("t", "beams", "scores", "candidates by probability", "kept"), rows))
+         format_table(("t", "beams", "scores", "candidates by probability", "kept"), rows))
     step("Time: in each of T steps every beam meets every word once.", "scores = T · B · N",
          f"{T} · {B} · {N} = {T * B * N} as written ({sum(row[2] for row in rows)} from one beam)")
     step("The B largest of B N scores must be found. Going through all of them B times, as "
@@ -288,7 +288,7 @@ def solve_search_weaknesses(say, step, answer, check, claim):
     say("Three first words, and a few second ones; all probabilities can be multiplied by hand.")
     step("Multiply along every path: this is what an exhaustive search would do.",
          "p(w₁, w₂) = p(w₁) · p(w₂ | w₁)",
-         table(("w₁", "w₂", "p(w₁)", "p(w₂ | w₁)", "product"), SEQUENCES))
+         format_table(("w₁", "w₂", "p(w₁)", "p(w₂ | w₁)", "product"), SEQUENCES))
     step("Greedy decoding takes the best first word and never looks back: the weakness is "
          "that a good start may have no good continuation.", lines[0])
     step("A beam of width 2 keeps a second start, and repairs this mistake. But the first "

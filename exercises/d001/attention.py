@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, vec
+from exercises.course import format_arrays, judge, question, vec
 from npdl.functions import softmax
 from npdl.layers.attention import ScaledDotAttention
 
@@ -19,8 +19,8 @@ LAMBDA, MU = np.array([4.0, 1.0]), np.array([2.0, 1.0])
 X = np.array([[0.6, 0.8], [-0.8, 0.6], [1.4, 0.2]])
 
 
-def symmetric(eigenvectors, eigenvalues):
-    """Return the symmetric matrix P diag(values) Pᵀ for an orthogonal P (d, d)."""
+def make_symmetric(eigenvectors, eigenvalues):
+    """Return the symmetric matrix P diag(eigenvalues) Pᵀ for an orthogonal P (d, d)."""
     return (eigenvectors * eigenvalues) @ eigenvectors.T
 
 
@@ -32,7 +32,7 @@ def attention_weights(X, W_Q, W_K):
 @question("001.4.1", "Attention whose projections share their eigenvectors")
 def solve_shared_eigenvectors(say, step, answer, check, claim):
     """Prove that for P_Q = P_K attention favours directions along these common eigenvectors."""
-    W_Q, W_K, product, parts = symmetric(P, LAMBDA), symmetric(P, MU), LAMBDA * MU, X @ P
+    W_Q, W_K, product, parts = make_symmetric(P, LAMBDA), make_symmetric(P, MU), LAMBDA * MU, X @ P
     scores = (parts * product) @ parts.T
     weights = softmax(scores / np.sqrt(2))
     terms = " + ".join(f"{value:.1f}" for value in parts[0] * product * parts[2])
@@ -41,17 +41,18 @@ def solve_shared_eigenvectors(say, step, answer, check, claim):
     step("Write both matrices by their eigenvectors p_k, which are the columns of P, and "
          "orthonormal because the matrices are symmetric.",
          "W_Q = P diag(λ) Pᵀ      W_K = P diag(μ) Pᵀ",
-         f"λ = {vec(LAMBDA, 0)}      μ = {vec(MU, 0)}", arrays({"P": P, "W_Q": W_Q, "W_K": W_K}))
+         f"λ = {vec(LAMBDA, 0)}      μ = {vec(MU, 0)}",
+         format_arrays({"P": P, "W_Q": W_Q, "W_K": W_K}))
     step("Multiply the scores out. Pᵀ P = 1 is in the middle, so the eigenvalues meet in "
          "pairs.", "Q Kᵀ = X W_Q W_Kᵀ Xᵀ = X P diag(λ μ) Pᵀ Xᵀ",
-         f"λ μ = {vec(product, 0)}", arrays({"W_Q W_K": W_Q @ W_K}))
+         f"λ μ = {vec(product, 0)}", format_arrays({"W_Q W_K": W_Q @ W_K}))
     step("Read one score: a sum over the common directions, each with the parts that query "
          "and key have along it, weighted by λ_k μ_k.",
          "s_ij = Σ_k λ_k μ_k (x_i · p_k) (x_j · p_k)", f"s₁₃ = {terms} = {scores[0, 2]:.1f}",
-         arrays({"X": X, "X P (parts)": parts, "Q Kᵀ": scores}))
+         format_arrays({"X": X, "X P (parts)": parts, "Q Kᵀ": scores}))
     step("The softmax turns larger scores into larger weights: a query along p₁ prefers keys "
          "with a large positive part along p₁, the more the larger λ₁μ₁ is.",
-         "a_ij = exp(s_ij/√d) / Σ_l exp(s_il/√d)", arrays({"weights": weights}))
+         "a_ij = exp(s_ij/√d) / Σ_l exp(s_il/√d)", format_arrays({"weights": weights}))
     step("What the proof needs besides: λ_k μ_k > 0. With a negative product a query along "
          "p_k avoids keys along p_k; where all products are equal, no direction is favoured.",
          f"μ negated: s₁₁ = {negated[0, 0]:.1f} instead of {scores[0, 0]:.1f}")
@@ -66,7 +67,7 @@ def solve_shared_eigenvectors(say, step, answer, check, claim):
     first, second = np.diag(attention_weights(tokens, W_Q, W_Q))[:2]
     claim("", "Both projections are assumed symmetric, and diagonalizable as well.",
           "two assumptions", "the second follows from the first, with orthogonal eigenvectors",
-          judge(np.allclose(symmetric(vectors, values), W_Q, 0, 1e-12)),
+          judge(np.allclose(make_symmetric(vectors, values), W_Q, 0, 1e-12)),
           "P diag P^T gives W_Q back to below 1e-12")
     claim("", "Common eigenvectors turn the scores into a sum over them.",
           "to be proved, no proof given", "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
@@ -103,16 +104,16 @@ def solve_orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
     step("Repair it: ask it only of the eigenvectors whose eigenvalue is not 0. These span "
          "what each matrix can put out, and then the product vanishes.",
          "W_Q W_Kᵀ = Σ_i Σ_j λ_i μ_j (p_Q,i · p_K,j) p_Q,i p_K,jᵀ = 0",
-         arrays({"W_Q": W_Q, "W_K": W_K, "W_Q W_K": W_Q @ W_K}))
+         format_arrays({"W_Q": W_Q, "W_K": W_K, "W_Q W_K": W_Q @ W_K}))
     step("All scores are 0, and the softmax of equal numbers is uniform: exactly, whatever X "
          "is.", "s_ij = x_iᵀ W_Q W_Kᵀ x_j = 0   →   a_ij = e⁰ / (n e⁰) = 1/n",
-         arrays({"X": inputs, "Q Kᵀ": scores, "weights": softmax(scores / np.sqrt(d))}))
+         format_arrays({"X": inputs, "Q Kᵀ": scores, "weights": softmax(scores / np.sqrt(d))}))
     answer("The premise is impossible; with eigenvectors of non-zero eigenvalues alone, Q "
            "Kᵀ = 0 and every weight is 1/n.")
     uniform = np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n)
     check("npdl's attention gives 1/n everywhere for these matrices", uniform)
     signed, least = np.array([-2.0, 3, 3, -4]), abs(HADAMARD).max()     # against the axes
-    tried = [attention_weights(inputs, np.diag(v), symmetric(HADAMARD, v))
+    tried = [attention_weights(inputs, np.diag(v), make_symmetric(HADAMARD, v))
              for v in (signed, signed / 10)]
     large, small = (-(A * np.log(A)).sum(-1).mean() / np.log(n) for A in tried)   # mean entropies
     claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
@@ -158,7 +159,7 @@ def find_ranks(M, V):
     return [exact_rank(matrix) for matrix in (M, V, *exact_attention(M, V))]
 
 
-def random_ranks(cases=150, n=5):
+def ranks_of_random_matrices(cases=150, n=5):
     """Return the ranks of random integer matrices of random ranks p and q, (cases, 4)."""
     rng = np.random.default_rng(0)
     found = []
@@ -183,19 +184,19 @@ def solve_attention_rank(say, step, answer, check, claim):
          "rank(A V) ≤ min(rank A, rank V) ≤ q", f"here at most {q}")
     step("So p matters only through rank A. Is rank A ≤ p? Try scores of rank 1: row i is i "
          "times (0, 1, 2).", "s_ij = i j log 2   →   e^(s_ij) = 2^(i j)", f"p = {p}",
-         arrays({"i j": M, "2^(i j)": 2**M}))
+         format_arrays({"i j": M, "2^(i j)": 2**M}))
     step("The softmax divides each row by its sum, which changes no rank; the powers are a "
          "Vandermonde matrix, whose determinant is not 0.", "det = Π_(i<j) (2^j − 2^i)",
          f"{factors} = {np.linalg.det(2**M):.0f} ≠ 0, so rank A = {rank_A} with p = {p}",
-         arrays({"A": A.astype(float)}))
+         format_arrays({"A": A.astype(float)}))
     step("The exponential acts entry by entry and does not keep ranks: p bounds nothing, "
          "except that p = 0 makes all rows of A equal, so its rank 1.",
-         arrays({"V": V, "A V": out.astype(float)}))
+         format_arrays({"V": V, "A V": out.astype(float)}))
     answer(f"At most q, and there is no bound by p (here p = {p}, q = {q}, and the rank is "
            f"{rank}); it is q whenever A is invertible.")
     y, _ = ScaledDotAttention().forward(np.log(2) * np.sqrt(3) * M, np.eye(3), V.astype(float))
     check("npdl's attention has the same rank for these scores", np.linalg.matrix_rank(y) == rank)
-    p, q, weights, rank = random_ranks().T                      # of random cases with 5 positions
+    p, q, weights, rank = ranks_of_random_matrices().T         # of random cases with 5 positions
     n, identity = 3, np.eye(3, dtype=int)
     one, cancelled = find_ranks(M, identity), find_ranks(0 * M, np.array([[1], [1], [-2]]))
     uniform, two = (find_ranks(scores, identity) for scores in (

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table
+from exercises.course import format_arrays, format_table, judge, question
 from npdl.layers.activation import ReLU
 from npdl.losses import CrossEntropy
 from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
@@ -24,16 +24,16 @@ RULE = ("The rule: differentiating an array of shape s by one of shape t asks ho
         "the first moves with each entry of the second: one number a pair, set out as s, then t.")
 
 
-def derivative(function, x, step=1e-3):
+def derivative(function, x, spacing=1e-3):
     """Return d function(x) / dx by finite differences, with the shape of the value, then of x."""
     def shifted(entry, shift):
         moved = x.copy()
         moved[entry] += shift
         return np.asarray(function(moved))
 
-    slopes = [(8 * (shifted(i, step) - shifted(i, -step))
-               - (shifted(i, 2 * step) - shifted(i, -2 * step)))
-              / (12 * step) for i in np.ndindex(x.shape)]
+    slopes = [(8 * (shifted(i, spacing) - shifted(i, -spacing))
+               - (shifted(i, 2 * spacing) - shifted(i, -2 * spacing)))
+              / (12 * spacing) for i in np.ndindex(x.shape)]
     return np.stack(slopes, -1).reshape(*slopes[0].shape, *x.shape)
 
 
@@ -67,7 +67,7 @@ def solve_shape_of_dL_dO(say, step, answer, check, claim):
     step("L is one number, so there is one slope for each entry of O: the gradient has the "
          "shape of O.", "∂L/∂O_ij = 2 (O_ij − target_ij)",
          f"entry (1, 1): 2 · ({out[0, 0]:.0f} − {TARGET[0, 0]:.0f}) = {dL[0, 0]:.0f}",
-         arrays({"O": out, "target": TARGET, "∂L/∂O": dL}))
+         format_arrays({"O": out, "target": TARGET, "∂L/∂O": dL}))
     answer(f"n x m, here {format_shape(out.shape)}.")
     claim_shape(check, claim, "dL/dO", derivative(squared_error, out), dL, "n x m")
     dO, dH = derivative(squared_error, A @ X @ V), derivative(lambda h: h @ V, A @ X)
@@ -92,7 +92,7 @@ def solve_shape_of_dO_dH(say, step, answer, check, claim):
          "of H occurs.", "O_ij = Σ_k H_ik V_kj  →  ∂O_ij/∂H_lk = V_kj where l = i, else 0",
          f"∂O₁₁/∂H₁₂ = V₂₁ = {V[1, 0]:.0f};   ∂O₁₁/∂H₂₁ = {slopes[0, M]:.0f}")
     step("To see all at once, number the entries row by row: nm rows for O, nm columns for H.",
-         arrays({"V": V, "∂O/∂H as nm x nm": slopes}))
+         format_arrays({"V": V, "∂O/∂H as nm x nm": slopes}))
     answer(f"n x m x n x m, or nm x nm as a matrix; here {format_shape((N, M, N, M))}.")
     claim_shape(check, claim, "dO/dH", derivative(lambda h: h @ V, H), slopes.reshape(N, M, N, M),
                 "n x m x n x m (as a matrix, nm x nm)",
@@ -110,7 +110,8 @@ def solve_shape_of_dH_dX(say, step, answer, check, claim):
     step(RULE, "∂H/∂X: (n, m) and (p) make (n, m, p)", f"{N} · {M} · {P} = {A.size} numbers")
     step("Each entry of H depends on each entry of X; take H = A X, entry by entry, to have "
          "slopes that can be read off.", "H_ij = Σ_k A_ijk X_k  →  ∂H_ij/∂X_k = A_ijk",
-         f"∂H₁₁/∂X₃ = A₁₁₃ = {A[0, 0, 2]:.0f}", arrays({"∂H/∂X as nm x p": A.reshape(N * M, P)}))
+         f"∂H₁₁/∂X₃ = A₁₁₃ = {A[0, 0, 2]:.0f}",
+         format_arrays({"∂H/∂X as nm x p": A.reshape(N * M, P)}))
     answer(f"n x m x p, here {format_shape(A.shape)}.")
     claim_shape(check, claim, "dH/dX", derivative(lambda x: A @ x, X), A, "n x m x p")
 
@@ -126,7 +127,7 @@ def solve_shape_of_d2L_dH2(say, step, answer, check, claim):
     step("For O = H V: the first derivative is linear in H, so the second is constant; "
          "entries of different rows have nothing to do with each other.",
          "∂L/∂H = 2 (H V − target) Vᵀ  →  ∂²L/∂H_ik ∂H_lj = 2 (V Vᵀ)_kj if l = i, else 0",
-         arrays({"2 V Vᵀ": 2 * V @ V.T, "∂²L/∂H² as nm x nm": hessian}))
+         format_arrays({"2 V Vᵀ": 2 * V @ V.T, "∂²L/∂H² as nm x nm": hessian}))
     step("The order of differentiating does not matter, so this matrix is symmetric.",
          "at most nm (nm + 1) / 2 different numbers",
          f"{size} · {size + 1} / 2 = {math.comb(size + 1, 2)}")
@@ -160,7 +161,7 @@ def solve_missing_marks(say, step, answer, check, claim):
 W_1, b_1 = np.array([[1.0, 0, 1, 0], [0, 1, 0, -1]]), np.array([0.0, -1])
 W_2, b_2 = np.array([[1.0, 0], [0, 1], [1, 1], [0, 2]]), np.array([0.0, 0, 1, 0])
 W_3, b_3, PAIR = np.eye(2), np.zeros(2), np.array([1.0, 2, 1, 3])
-GIVEN = arrays({"W₁": W_1, "b₁": b_1, "W₂": W_2, "b₂": b_2, "x": PAIR})
+GIVEN = format_arrays({"W₁": W_1, "b₁": b_1, "W₂": W_2, "b₂": b_2, "x": PAIR})
 WORDS = "Two words of width D_x = 2, x₁ = (1, 2) and x₂ = (1, 3), and a code of D_p = 2 units."
 SAME = "differences of J₁ give the same numbers"
 
@@ -208,12 +209,12 @@ def solve_gradient_of_code(say, step, answer, check, claim):
     say(WORDS, GIVEN)
     step("Run it forwards.", "h = W₁ x + b₁    p = ReLU(h)    x' = W₂ p + b₂",
          f"J₁ = ½ ‖x' − x‖² = ({squares}) / 2 = {loss_J_1(p):.1f}",
-         arrays({"h": h, "p": p, "x'": e + PAIR, "x' − x": e}))
+         format_arrays({"h": h, "p": p, "x'": e + PAIR, "x' − x": e}))
     step("Write J₁ as a sum, and differentiate it by one entry of p: p_k enters every x'_i "
          "with the weight (W₂)_ik; the ½ cancels the 2 of the square.",
          "∂J₁/∂p_k = Σ_i (x'_i − x_i) (W₂)_ik", f"∂J₁/∂p₁ = {products} = {d_1[0]:.0f}")
     step("The sum runs over the rows of W₂, so it is a product with the transpose. x itself "
-         "is held fixed: it is the target here.", "δ₁ = W₂ᵀ (x' − x)", arrays({"δ₁": d_1}))
+         "is held fixed: it is the target here.", "δ₁ = W₂ᵀ (x' − x)", format_arrays({"δ₁": d_1}))
     answer("δ₁ = W₂ᵀ (x' − x), D_p numbers.")
     claim_gradient(check, claim, "dJ_1/dp.", "W_2^T (x' - x), D_p numbers", d_1,
                    derivative(loss_J_1, p))
@@ -249,11 +250,11 @@ def solve_gradient_before_relu(say, step, answer, check, claim):
     say(WORDS, GIVEN)
     step("p_k = max(0, h_k) depends on h_k alone, with the slope 1 above 0 and 0 below.",
          "∂p_k/∂h_k = 1{h_k > 0}",
-         table(("unit", "h", "1{h > 0}", "δ₁", "δ₂"),
-               list(zip((1, 2), h, (h > 0).astype(int), d_1, d_2, strict=True)), 0))
+         format_table(("unit", "h", "1{h > 0}", "δ₁", "δ₂"),
+                      list(zip((1, 2), h, (h > 0).astype(int), d_1, d_2, strict=True)), 0))
     step("Multiply entry by entry: what did not pass forwards lets nothing pass backwards. "
          "(At h = 0 there is no slope; 0 is the usual choice.)", "δ₂ = δ₁ * 1{h > 0}",
-         arrays({"δ₂": d_2}))
+         format_arrays({"δ₂": d_2}))
     answer("δ₂ = δ₁ * 1{h > 0}, entry by entry.")
     claim_gradient(check, claim, "dJ_1/dh in terms of d_1.", "d_1 * 1{h > 0}, entry by entry", d_2,
                    derivative(lambda h: loss_J_1(np.maximum(h, 0)), h))
@@ -266,10 +267,10 @@ def solve_gradient_of_W_1(say, step, answer, check, claim):
     step("Start from δ₂ = ∂J₁/∂h of Question 3.2. (W₁)_kj multiplies x_j and is added into "
          "h_k, and into nothing else.", "∂h_k/∂(W₁)_kj = x_j   →   ∂J₁/∂(W₁)_kj = (δ₂)_k x_j",
          f"entry (1, 2): {d_2[0]:.0f} · {PAIR[1]:.0f} = {d_2[0] * PAIR[1]:.0f}",
-         arrays({"δ₂ (3.2)": d_2, "x": PAIR}))
+         format_arrays({"δ₂ (3.2)": d_2, "x": PAIR}))
     step("All entries together are a column times a row: it has the shape of W₁.",
          "∂J₁/∂W₁ = δ₂ xᵀ = [δ₂ x₁ᵀ  δ₂ x₂ᵀ]",
-         arrays({"δ₂": d_2, "xᵀ": PAIR[None], "∂J₁/∂W₁": dW_1}))
+         format_arrays({"δ₂": d_2, "xᵀ": PAIR[None], "∂J₁/∂W₁": dW_1}))
     answer("∂J₁/∂W₁ = δ₂ xᵀ, D_p x 2 D_x; its halves are the gradients of W₁₁ and W₁₂.")
     first, total = npdl_encoder_gradients()
     check("npdl's autoencoder has the same gradient of J₁", np.allclose(first, dW_1, 0, 1e-11))

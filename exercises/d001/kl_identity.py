@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from exercises.course import judge, question, table
+from exercises.course import format_table, judge, question
 from npdl.losses import KLDivergence
 
 Q, PRIOR, LIKELIHOOD = (np.array([Fraction(*pair) for pair in row]) for row in (
@@ -46,8 +46,8 @@ def solve_divergence_identity(say, step, answer, check, claim):
     step("Write the posterior by Bayes' rule. P(c), the probability of the context, is what "
          "makes it sum to 1.", "P(o | c) = P(c | o) P(o) / P(c),   P(c) = Σ_o P(c | o) P(o)",
          f"P(c) = {' + '.join(map(str, PRIOR * LIKELIHOOD))} = {exact_evidence}",
-         table(("output", "Q", "P(o)", "P(c | o)", "P(o | c)"),
-               list(zip("abd", Q, PRIOR, LIKELIHOOD, exact_posterior, strict=True))))
+         format_table(("output", "Q", "P(o)", "P(c | o)", "P(o | c)"),
+                      list(zip("abd", Q, PRIOR, LIKELIHOOD, exact_posterior, strict=True))))
     step("Put it into the logarithm of the divergence, and take the quotient apart: a product "
          "below the line becomes a difference of logarithms.",
          "log Q(o)/P(o | c) = log [ P(c) Q(o) / (P(c | o) P(o)) ]\n"
@@ -57,8 +57,8 @@ def solve_divergence_identity(say, step, answer, check, claim):
     step("Take the expectation under Q of every term. It is linear; P(c) does not depend on "
          "o, so its expectation is itself; the last one is a divergence again.",
          "D(Q ‖ posterior) = log P(c) − E_Q[log P(c | o)] + D(Q ‖ prior)",
-         table(("output", "Q log Q/posterior", "Q log P(c | o)", "Q log Q/prior"),
-               list(zip("abd", left, expected, rest, strict=True)), 4))
+         format_table(("output", "Q log Q/posterior", "Q log P(c | o)", "Q log Q/prior"),
+                      list(zip("abd", left, expected, rest, strict=True)), 4))
     step("Add the columns, and compare both sides.",
          f"left:   {' + '.join(f'{v:.4f}' for v in left)} = {left.sum():.4f}",
          f"right:  {evidence:.4f} − ({expected.sum():.4f}) + {rest.sum():.4f} = {right:.4f}")

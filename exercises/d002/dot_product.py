@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
+from exercises.course import format_arrays, format_table, judge, question, vec
 from npdl.functions import softmax
 
 MU, NU, SIGMA, D = np.array([1, 2]), np.array([3, -1]), 1, 2
@@ -84,7 +84,7 @@ def solve_dot_product_variance(say, step, answer, check, claim):
     step("The same by the trace.",
          "E[(q·k)²] = Tr(M M),  M = μ μᵀ + σ² I;   Var = Tr(M M) − (μ·μ)²",
          f"Tr(M M) = Σ Mᵢⱼ² = {' + '.join(map(str, (M * M).ravel()))} = {trace};   "
-         f"{trace} − {mean}² = {trace - mean**2}", arrays({"M": M}))
+         f"{trace} − {mean}² = {trace - mean**2}", format_arrays({"M": M}))
     step("Two means μ and ν: the same with E[kᵢ²] = νᵢ² + σ².",
          "Var(q·k) = Σᵢ (μᵢ² + σ²)(νᵢ² + σ²) − μᵢ² νᵢ² = σ² (μ·μ + ν·ν) + d σ⁴",
          f"ν = {vec(NU)}:  {SIGMA} · ({mean} + {NU @ NU}) + {D} · {SIGMA} = {two}")
@@ -140,9 +140,9 @@ def solve_scale_for_linear_growth(say, step, answer, check, claim):
          "μᵢ = m   →   E[q·k] = μ·μ = d m²",
          f"m = {m}:  E = {', '.join(map(str, means))} at d = {listed}")
     step("Divide by s and look how the mean grows from one d to four times d.", "E[q·k/s] = d m²/s",
-         table(("d", "d m²", "s = √d", "s = 1", "s = d"),
-               [(d, mean, int(root), mean, mean // d)
-                for d, mean, root in zip(widths, means, by_root, strict=True)]))
+         format_table(("d", "d m²", "s = √d", "s = 1", "s = d"),
+                      [(d, mean, int(root), mean, mean // d)
+                       for d, mean, root in zip(widths, means, by_root, strict=True)]))
     step("Linear growth means four times as much for four times d: a constant s.",
          "d m²/s = c d   ⟺   s = m²/c;   in general s = μ·μ/(c d)",
          f"s = 1: {means[1]}/{means[0]} = {means[1] // means[0]};   s = √d: "
@@ -189,7 +189,8 @@ def solve_variance_without_scale(say, step, answer, check, claim):
          f"σ = 1: {variances} at d = {listed}")
     step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of two.",
          "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
-         table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d", "its slope"), rows))
+         format_table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d", "its slope"),
+                      rows))
     step("The larger weight goes to 1, and the slope, with which every gradient of q and k is "
          "multiplied, goes to 0: the softmax saturates. Divided by √d the gap is √2 at every d.")
     answer("The variance grows linearly with d, the softmax puts all weight on one key, and "

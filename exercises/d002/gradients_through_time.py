@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
+from exercises.course import format_arrays, format_table, judge, question, vec
 from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.recurrent import RNNCell
 
@@ -42,7 +42,7 @@ def solve_vanishing_and_exploding(say, step, answer, check, claim):
          "times the Jacobian of the step.",
          "hₜ = tanh(z),  z = W hₜ₋₁ + xₜ", "∂L/∂hₜ₋₁ = Wᵀ diag(1 − hₜ²) ∂L/∂hₜ",
          f"h near 0: 1 − h² = 1, so ∂L/∂hₜ₋₁ = Wᵀ ∂L/∂hₜ = {vec(W.T @ GRADIENT)}",
-         arrays({"W": W, "∂L/∂h_T": GRADIENT}))
+         format_arrays({"W": W, "∂L/∂h_T": GRADIENT}))
     step("k steps back the Jacobian has been applied k times. Its eigenvalues say what a "
          "power does.", "det(W − λ I) = λ² − tr(W) λ + det(W) = 0",
          "λ = tr/2 ± √(tr²/4 − det)", f"λ² − {trace:.3f} λ + {det:.3f} = 0",
@@ -51,9 +51,9 @@ def solve_vanishing_and_exploding(say, step, answer, check, claim):
          "multiplied by its λ at every step.",
          "g = a (1, 1) + b (1, −1)   →   g_k = a λ₁ᵏ (1, 1) + b λ₂ᵏ (1, −1)",
          f"a = {along:.3f}, b = {across:.3f}",
-         table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
-               [(k, f"{a:.3g}", f"{b:.3g}", vec(g), float(np.linalg.norm(g)), size)
-                for k, a, b, g, size in zip(lags, growing, fading, closed, sizes, strict=True)]))
+         format_table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"), [
+             (k, f"{a:.3g}", f"{b:.3g}", vec(g), float(np.linalg.norm(g)), size)
+             for k, a, b, g, size in zip(lags, growing, fading, closed, sizes, strict=True)]))
     step("|g_k| is of this one gradient; the norm of the matrix power, next to it, is the "
          "most that any gradient of length 1 can become.",
          "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
@@ -138,7 +138,7 @@ def solve_effects_of_explosion(say, step, answer, check, claim):
     up, down = (descend_one_unit(w + move, 0, 0)[0][2] for move in (1e-6, -1e-6))
 
     def format_updates(rows):
-        return table(("update", "w", "h₃", "L", "dL/dw"), [
+        return format_table(("update", "w", "h₃", "L", "dL/dw"), [
             (str(n), *(f"{value:.3g}" for value in row)) for n, row in enumerate(rows)])
 
     say("One unit, one weight, h₀ = 1, 3 steps.")
@@ -222,7 +222,8 @@ def solve_remedies(say, step, answer, check, claim):
          f"|g| = {np.linalg.norm(tiny):.0e} before and {np.linalg.norm(kept):.0e} after")
     step("Gates: the memory's own road multiplies by the forget gate, not by W.",
          "cₜ = f cₜ₋₁ + …   →   ∂c_T/∂c₀ = f^T along this road",
-         table(("f", "f¹⁰", "f⁵⁰"), [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
+         format_table(("f", "f¹⁰", "f⁵⁰"),
+                      [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
     step("Initialisation: with n inputs of variance v a step changes a length by √(n v) on "
          "average.", "E|W h|² = n v |h|²", f"v = 1/n (Xavier): √1 = {xavier:.3f} a step",
          f"v = 2/n (He): √2 = {he:.3f} a step, {he**20:.0f} after 20 steps near h = 0")

@@ -9,12 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import GRUCell
 
 
-def sigmoid_proof_lines(e):
+def sigmoid_proof_values(e):
     """Return the lines of the proof as fractions, where the Fraction e stands for exp(-x)."""
     return [1 - 1 / (1 + e), ((1 + e) - 1) / (1 + e), e / (1 + e), 1 / (1 + 1 / e)]
 
@@ -23,7 +23,7 @@ def sigmoid_proof_lines(e):
 def solve_sigmoid_symmetry(say, step, answer, check, claim):
     """Show that sigmoid(-x) = 1 - sigmoid(x)."""
     e = Fraction(1, 3)
-    right, _, middle, left = sigmoid_proof_lines(e)
+    right, _, middle, left = sigmoid_proof_values(e)
     say("x = ln 3, so that eˣ = 3 and everything is a fraction.")
     step("Write the right-hand side over one denominator.",
          "1 − σ(x) = 1 − 1/(1 + e⁻ˣ) = e⁻ˣ/(1 + e⁻ˣ)",
@@ -34,7 +34,7 @@ def solve_sigmoid_symmetry(say, step, answer, check, claim):
     step("That is the definition of σ at −x, since e⁻⁽⁻ˣ⁾ = eˣ.", "σ(−x) = 1/(1 + eˣ)",
          f"σ(−ln 3) = {left},  σ(ln 3) = {1 / (1 + e)},  sum {left + 1 / (1 + e)}")
     answer(f"σ(−x) = 1/(1 + eˣ) = 1 − σ(x) for every x; at x = ln 3: {left} = 1 − {1 - left}.")
-    lines = [sigmoid_proof_lines(Fraction(n, d)) for n in range(1, 30) for d in range(1, 30)]
+    lines = [sigmoid_proof_values(Fraction(n, d)) for n in range(1, 30) for d in range(1, 30)]
     x = np.linspace(-50, 50, 10001)
     check("npdl's sigmoid on [−50, 50]", np.allclose(sigmoid(-x), 1 - sigmoid(x), 0, 1e-12))
     claim("", "sigmoid(-x) = 1 - sigmoid(x), and every line of the proof",
@@ -68,9 +68,9 @@ def solve_update_gate_near_0(say, step, answer, check, claim):
          f"0.1 · ({candidate} − {h}) = {moves[1]:.2f}")
     step("Smaller zₜ, smaller change. Over T steps (1 − zₜ)^T of the first state is left, so "
          "that 'near 0' has to mean well below 1/T for a long memory.",
-         table(("zₜ", "hₜ", "hₜ − hₜ₋₁", "zₜ (ĥₜ − hₜ₋₁)", "(1 − zₜ)⁵⁰"),
-               [(f"{z:.3f}", f"{h_next(z):.4f}", f"{h_next(z) - h:.4f}", f"{move:.4f}",
-                 f"{(1 - z)**50:.3f}") for z, move in zip(gates, moves, strict=True)]))
+         format_table(("zₜ", "hₜ", "hₜ − hₜ₋₁", "zₜ (ĥₜ − hₜ₋₁)", "(1 − zₜ)⁵⁰"),
+                      [(f"{z:.3f}", f"{h_next(z):.4f}", f"{h_next(z) - h:.4f}", f"{move:.4f}",
+                        f"{(1 - z)**50:.3f}") for z, move in zip(gates, moves, strict=True)]))
     answer(f"True: |hₜ − hₜ₋₁| = zₜ |ĥₜ − hₜ₋₁| ≤ 2 zₜ; at zₜ = {gates[-1]} the state moves "
            f"by {abs(moves[-1]):.4f} in a step.")
     check("no change is larger than 2 zₜ",
@@ -116,7 +116,7 @@ def solve_reset_gate_near_0(say, step, answer, check, claim):
          f"hₜ = 0 · {start} + 1 · {math.tanh(x):.4f} = {math.tanh(x):.4f}")
     step("Near these values a little is left. Two opposite pasts show how much: compare the "
          "new states.",
-         table(("zₜ", "rₜ", f"hₜ from {start}", f"hₜ from −{start}", "difference"), rows))
+         format_table(("zₜ", "rₜ", f"hₜ from {start}", f"hₜ from −{start}", "difference"), rows))
     step("As a derivative.", "∂hₜ/∂hₜ₋₁ = (1 − zₜ) + zₜ (1 − ĥₜ²) rₜ U",
          f"zₜ = {z}, rₜ = {r}: {1 - z:.2f} + {z} · {bend:.3f} · {r} · 2 = {slope:.4f}")
     answer(f"False: at zₜ = 1, rₜ = 0 the new state is tanh(W xₜ) = {math.tanh(x):.4f} "

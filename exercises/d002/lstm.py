@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from exercises.d004.lstm import ONES, run_npdl_cell
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell, RecurrentLayer
@@ -44,7 +44,7 @@ def run_unit_lstm(xs, W_g=1.0, h=0.0, C=0.0):
 
 
 def later_cost(steps, t, h_shift):
-    """Return the sum of all h after step t if h_t is increased by `move` and C_t is not."""
+    """Return the sum of all h after step t if h_t is increased by h_shift and C_t is not."""
     xs, s = [later["x"] for later in steps[t + 1:]], steps[t]
     return sum(later["h"] for later in run_unit_lstm(xs, h=s["h"] + h_shift, C=s["C"]))
 
@@ -98,9 +98,9 @@ def solve_gradient_of_W_g(say, step, answer, check, claim):
     say("One unit, all W and U equal 1, no biases, x = (1, 0.5), h₀ = C₀ = 0, J = h₂.")
     step("Run the cell forward.",
          "i = f = o = σ(x + h),  C̃ = tanh(W_g x + h),  C ← f C + i C̃,  h ← o tanh(C)",
-         table(("t", "x", "i = f = o", "C̃", "C", "h"),
-               [(t, f"{s['x']:.1f}", s["gate"], s["g"], s["C"], s["h"])
-                for t, s in enumerate(steps, 1)]))
+         format_table(("t", "x", "i = f = o", "C̃", "C", "h"),
+                      [(t, f"{s['x']:.1f}", s["gate"], s["g"], s["C"], s["h"])
+                       for t, s in enumerate(steps, 1)]))
     step("Say what each symbol means. Direct: everything earlier held fixed. W_g enters "
          "directly only through C̃.",
          "∂C̃ₜ/∂W_g = (1 − C̃²) xₜ,   direct part of ∂Cₜ/∂W_g = i ∂C̃ₜ/∂W_g",
@@ -279,8 +279,8 @@ def solve_gate_signs(say, step, answer, check, claim):
     new = f * memory + f * candidate
     step("e^(−z) is positive for every real z, so the denominator is above 1.",
          "σ(z) = 1/(1 + e⁻ᶻ),   e⁻ᶻ > 0   →   0 < σ(z) < 1",
-         table(("z", "e⁻ᶻ", "σ(z)"),
-               [(z, math.exp(-z), gate) for z, gate in zip(values, gates, strict=True)]))
+         format_table(("z", "e⁻ᶻ", "σ(z)"),
+                      [(z, math.exp(-z), gate) for z, gate in zip(values, gates, strict=True)]))
     step("fₜ multiplies cₜ₋₁ by such a number: it shrinks cₜ₋₁ and keeps its sign. It does "
          "not keep cₜ₋₁ from being negative; iₜ c̃ₜ may be negative too.", "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
          f"cₜ₋₁ = {memory}, fₜ = iₜ = {f:.3f}, c̃ₜ = {candidate}:  cₜ = "
@@ -334,8 +334,8 @@ def solve_gradient_survival(say, step, answer, check, claim):
          "Cₜ = f Cₜ₋₁ + i C̃ₜ   →   ∂Cₜ/∂Cₜ₋₁ = f   (hₜ₋₁ held fixed)")
     step("No W and no tanh' is in it. Over T steps only the forget gates are multiplied.",
          "∂C_T/∂C₀ = f₁ f₂ … f_T",
-         table(("f", *(f"T = {n}" for n in lengths)),
-               [(f"{f:.3f}", *(f"{f**n:.3g}" for n in lengths)) for f in gates]))
+         format_table(("f", *(f"T = {n}" for n in lengths)),
+                      [(f"{f:.3f}", *(f"{f**n:.3g}" for n in lengths)) for f in gates]))
     step("Compare the plain RNN, where W and the slope of tanh are in every factor.",
          "∂hₜ/∂hₜ₋₁ = W (1 − hₜ²)",
          f"W of radius {radius}, slope at z = 1 {slope:.3f}: {radius * slope:.3f} a step, "

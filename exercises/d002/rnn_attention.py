@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, vec
+from exercises.course import format_arrays, judge, question, vec
 from exercises.d004.layer_norm_attention import row_influence
 from npdl.functions import softmax
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
@@ -31,7 +31,7 @@ def solve_attention_in_rnn(say, step, answer, check, claim):
     say("Third step of an RNN with two units.")
     step("Run the RNN as usual to get a state that does not know of attention yet. It is the "
          "query; scoring the h₃ that is only being made would be circular.",
-         "s₃ = RNN(x₃, h₂)", arrays({"s₃": s, "h₁": past[0], "h₂": past[1]}))
+         "s₃ = RNN(x₃, h₂)", format_arrays({"s₃": s, "h₁": past[0], "h₂": past[1]}))
     step("Score the query against each past state.", "e₃ⱼ = s₃ · hⱼ,   j < 3",
          f"e₃₁ = {scores[0]:.3f},   e₃₂ = {scores[1]:.3f}")
     total = f"({powers[0]:.0f} + {powers[1]:.0f})"
@@ -126,14 +126,14 @@ def solve_attention_as_matrices(say, step, answer, check, claim):
     Y = A @ V
     say("Three queries, two keys and values; the scores are logarithms, so that e^S is whole.")
     step("Put one vector in each row: n queries, t keys, t values.",
-         "Q (n, d),   K (t, d),   V (t, e)", arrays({"Q": Q, "K": K, "V": V}))
+         "Q (n, d),   K (t, d),   V (t, e)", format_arrays({"Q": Q, "K": K, "V": V}))
     step("Row i, column j of Q Kᵀ is the score of query i and key j.",
-         "S = Q Kᵀ,   Sᵢⱼ = qᵢ · kⱼ   (n, t)", arrays({"Q Kᵀ": scores}))
+         "S = Q Kᵀ,   Sᵢⱼ = qᵢ · kⱼ   (n, t)", format_arrays({"Q Kᵀ": scores}))
     step("Softmax along each row, so that every query's weights add up to 1. Row 1: e^(ln 2) "
          "= 2 and e⁰ = 1.", "Aᵢⱼ = e^(Sᵢⱼ) / Σₗ e^(Sᵢₗ)",
          f"2/3 = {A[0, 0]:.3f}, 1/3 = {A[0, 1]:.3f};   row 2: {vec(A[1], 2)};   row 3: "
-         f"{vec(A[2], 2)}", arrays({"A": A}))
-    step("Weigh the values.", "Y = A V   (n, e)", arrays({"Y": Y}))
+         f"{vec(A[2], 2)}", format_arrays({"A": A}))
+    step("Weigh the values.", "Y = A V   (n, e)", format_arrays({"Y": Y}))
     answer("Attention(Q, K, V) = softmax(Q Kᵀ) V, softmax along each row: (n, d)(d, t)(t, e) "
            f"→ (n, e), here {Q.shape} and {V.shape} to {Y.shape}.")
     check("a loop over the definition gives the same Y",

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
-from exercises.d004.gpt import position_rotation, printed_positions
+from exercises.course import format_arrays, format_table, judge, question, vec
+from exercises.d004.gpt import position_rotation, printed_encoding
 from npdl.adapt import count_multiplications
 from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
@@ -19,21 +19,22 @@ def solve_positional_encoding(say, step, answer, check, claim):
     x = np.array([[1.0, 0.0], [0.0, 2.0]])
     weights = softmax(x @ x.T)
     y, swapped = weights @ x, softmax(x[::-1] @ x[::-1].T) @ x[::-1]
-    rows = printed_positions(4, 4, exponent=2)
+    rows = printed_encoding(4, 4, exponent=2)
     moved = position_rotation(4, 2, exponent=2) @ rows[1]
     say("Two tokens (1, 0) and (0, 2); then four positions of width 4.")
     step("What attention does with two tokens, and with the same two exchanged.",
          "y = softmax(x xᵀ) x",
          f"row 1 of x xᵀ: {vec(x @ x[0], 0)}, weights {vec(weights[0])}:  y₁ = "
          f"{weights[0, 0]:.3f} · {vec(x[0], 0)} + {weights[0, 1]:.3f} · {vec(x[1], 0)} = "
-         f"{vec(y[0])}", arrays({"x": x, "y": y, "x exchanged": x[::-1], "y of it": swapped}))
+         f"{vec(y[0])}",
+         format_arrays({"x": x, "y": y, "x exchanged": x[::-1], "y of it": swapped}))
     step("The outputs are exchanged and otherwise equal: self-attention is equivariant. It "
          "can't tell 'a b' from 'b a', so the place has to be put into x.")
     step("The usual table: every pair of columns is a clock hand, each pair slower than the "
          "one before. i numbers the pairs.",
          "PE(pos, 2i) = sin(pos/10000^(2i/d)),   PE(pos, 2i+1) = cos(pos/10000^(2i/d))",
          f"d = 4:  i = 0: angle pos;   i = 1: angle pos/{10000 ** (2 / 4):.0f}",
-         arrays({"PE": rows}))
+         format_arrays({"PE": rows}))
     step("Row pos + n is row pos turned by fixed angles: relative places can be read by one "
          "fixed matrix.", "sin(a + b) = sin a cos b + cos a sin b",
          f"row 1 turned by 2 steps: {vec(moved)};   row 3: {vec(rows[3])}")
@@ -58,7 +59,7 @@ def solve_positional_encoding(say, step, answer, check, claim):
     claim("", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
           "the usual sinusoids",
           "npdl's table with exponent 2k/d, entry by entry; d has to be even",
-          judge(np.allclose(printed_positions(50, d, 2), sinusoidal(
+          judge(np.allclose(printed_encoding(50, d, 2), sinusoidal(
               50, d, "2k/d", "float64"), 0, 1e-9)),
           "50 positions, d = 64: largest difference below 1e-09")
     claim("", "i is the index of the dimension", "i is the dimension index",
@@ -107,7 +108,7 @@ def solve_multiple_heads(say, step, answer, check, claim):
     layer.backward(y - target, cache)
     dW = layer.W_Q.W.grad
     apart, size = abs(dW[:, 4:] - dW[:, :4]).max(), abs(dW).max()
-    rows = printed_positions(32, 64, exponent=2)
+    rows = printed_encoding(32, 64, exponent=2)
     before = (rows @ position_rotation(64, -1, 2).T @ rows.T).argmax(1)[1:] == np.arange(31)
     check("a head whose W_Q turns positions by −1 finds the token before", before.all())
     claim("", "several heads attend to different parts of the sequence at once",
@@ -127,19 +128,19 @@ def solve_multiple_heads(say, step, answer, check, claim):
           f"{before.sum()} of {len(before)} positions")
 
 
-def count_by_npdl(queries, keys, k, causal=False):
+def count_npdl_cost(num_queries, num_keys, k, causal=False):
     """Return the multiplications of npdl's attention layer: inputs, output, scores and sums."""
     layer = MultiHeadAttention(k, 1, bias=False)
-    x, memory = (np.zeros((1, n, k), "float32") for n in (queries, keys))
-    _, cache = layer.forward(x, memory, memory, causal_mask(keys) if causal else None)
-    inputs = (count_multiplications(layer.W_Q, queries) + count_multiplications(layer.W_K, keys)
-              + count_multiplications(layer.W_V, keys))
-    return inputs, count_multiplications(layer.W_O, queries), 2 * k * cache.attend.A.size
+    x, memory = (np.zeros((1, n, k), "float32") for n in (num_queries, num_keys))
+    _, cache = layer.forward(x, memory, memory, causal_mask(num_keys) if causal else None)
+    inputs = (count_multiplications(layer.W_Q, num_queries)
+              + sum(count_multiplications(one, num_keys) for one in (layer.W_K, layer.W_V)))
+    return inputs, count_multiplications(layer.W_O, num_queries), 2 * k * cache.attend.A.size
 
 
-def attention_cost(queries, keys, k):
+def attention_cost(num_queries, num_keys, k):
     """Return (2 R + 2 S) k² + 2 R S k for R queries and S keys."""
-    return (2 * queries + 2 * keys) * k * k + 2 * queries * keys * k
+    return (2 * num_queries + 2 * num_keys) * k * k + 2 * num_queries * num_keys * k
 
 
 def growth_exponent(cost, start, factor=64):
@@ -162,26 +163,26 @@ def solve_attention_cost(say, step, answer, check, claim):
     say(f"M = {M} source tokens, N = {N} target tokens, width k = {K}, one head.")
     step("A product of an (a, b) and a (b, c) matrix takes a b c multiplications. List the "
          f"products of (b), where N = {N} queries meet M = {M} keys of width k = {K}.",
-         table(("product", "shapes", "multiplications"),
-               [(name, f"({a}, {b}) ({b}, {c})", a * b * c) for name, a, b, c in products]))
+         format_table(("product", "shapes", "multiplications"),
+                      [(name, f"({a}, {b}) ({b}, {c})", a * b * c) for name, a, b, c in products]))
     step("Group them: projections have k², scores and weighted sum have k once.",
          "R queries, S keys:  (2 R + 2 S) k²  +  2 R S k",
          f"(2·{N} + 2·{M})·{K}² + 2·{N}·{M}·{K} = {projections} + {sums} = {projections + sums}")
     step("The same for the three kinds of attention. The causal mask of (c) hides numbers "
          "that are computed all the same.",
-         table(("attention", "projections", "scores and sum", "all"),
-               [(name, 2 * (r + s) * K * K, 2 * r * s * K, attention_cost(r, s, K))
-                for name, (r, s) in kinds.items()]))
+         format_table(("attention", "projections", "scores and sum", "all"),
+                      [(name, 2 * (r + s) * K * K, 2 * r * s * K, attention_cost(r, s, K))
+                       for name, (r, s) in kinds.items()]))
     step("Which term is the larger? Compare 4 M k² with 2 M² k: M = 2 k is the border.",
          f"M = 25, k = 512: 2 M² k is {short:.0f} % of {attention_cost(25, 25, 512):,};   M = "
          f"4096: {long:.0f} % of {attention_cost(4096, 4096, 512):,}")
     answer("(a) O(M² k + M k²), (b) O(M N k + (M + N) k²), (c) O(N² k + N k²); the first "
            "terms alone where the lengths are well above k.")
     check("npdl counts as many in its attention layer",
-          all(sum(count_by_npdl(*sizes, K)) == attention_cost(*sizes, K)
+          all(sum(count_npdl_cost(*sizes, K)) == attention_cost(*sizes, K)
               for sizes in kinds.values())
           and sum(a * b * c for _, a, b, c in products) == attention_cost(N, M, K))
-    inputs, output, products = count_by_npdl(M, M, K)
+    inputs, output, products = count_npdl_cost(M, M, K)
     wide = growth_exponent(lambda n: attention_cost(64, 64, n), 4096)
     claim("a", "projections of encoder self-attention cost O(M k^2)", "O(M k^2)",
           f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {K}; the output projection, left "
@@ -199,7 +200,7 @@ def solve_attention_cost(say, step, answer, check, claim):
           "sentences of 25 tokens and k = 512 the projections are "
           f"{100 - short:.0f} % of the multiplications", judge(short > 50),
           "2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for long texts")
-    inputs, _, products = count_by_npdl(N, M, K)
+    inputs, _, products = count_npdl_cost(N, M, K)
     long = growth_exponent(lambda m: attention_cost(1, m, 512) / (m * 512), 4096)
     ratio = attention_cost(1, 10**6, 512) / (10**6 * 512)
     claim("b", "decoder-encoder attention: N k^2 for the queries, M k^2 for keys and values",
@@ -214,7 +215,7 @@ def solve_attention_cost(say, step, answer, check, claim):
           "long source is not enough",
           judge(ratio < 10 and abs(long) < 0.1, if_false="under-specified"),
           f"N = 1, M = 10^6, k = 512: the count is {ratio:.0f} times M N k")
-    inputs, _, products = count_by_npdl(N, N, K, causal=True)
+    inputs, _, products = count_npdl_cost(N, N, K, causal=True)
     short = attention_cost(20, 20, 512) / (20 * 20 * 512)
     kept, again = (growth_exponent(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2)
                    for cost in (lambda t: 4 * 16**2 + 2 * t * 16,       # of token t

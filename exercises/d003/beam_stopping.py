@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from npdl.decoding import Tree, beam_search, exhaustive_search
 
 END = "</s>"
@@ -93,7 +93,7 @@ def solve_stopping_rule(say, step, answer, check, claim):
          "most that good.",
          "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
     step(f"Watch it on a tree, width 2: {SHOWN}; where nothing is named, </s> follows.",
-         table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
+         format_table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
              (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
               format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
              for n, (_, kept, b) in enumerate(steps, 1)]))
@@ -171,7 +171,7 @@ def solve_search_definitions(say, step, answer, check, claim):
         step(f"B{'₁₂₃₄'[t - 1]}: expand all that is not complete, sort, keep two." if t > 1
              else "B₁: expand the empty sequence, of probability 1; sort, keep two.",
              "s(y ∘ w) = s(y) + log p(w | y)",
-             table(("hypothesis", "probability", "score", ""), [
+             format_table(("hypothesis", "probability", "score", ""), [
                  (" ".join(w), f"{p:.3f}", format_log(p), "kept" * ((w, p) in beam))
                  for w, p in candidates]))
     step("The best complete hypothesis of all beams is the result.",
@@ -179,7 +179,7 @@ def solve_search_definitions(say, step, answer, check, claim):
          f"'{words}': {best:.2f}, score {format_log(best)}")
     step("Exhaustive search lists every complete sequence; it is the judge here, and "
          "impossible for a real vocabulary.",
-         table(("sequence", "probability"), [(" ".join(w), f"{p:.3f}") for w, p in done]))
+         format_table(("sequence", "probability"), [(" ".join(w), f"{p:.3f}") for w, p in done]))
     answer(f"Greedy finds '{path}' with {by_greedy:.2f}, a beam of 2 finds '{words}' with "
            f"{best:.2f}: the better first word is not on the best path.")
     check("npdl's beam search of widths 1 and 2 finds the same",

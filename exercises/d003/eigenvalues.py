@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
+from exercises.course import format_arrays, format_table, judge, question, vec
 from exercises.d002.gradients_through_time import npdl_gradients_back
 
 W_T = np.array([[0.5, 0.35], [0.0, 1.2]])   # Wᵀ; its eigenvectors are (1, 0) and (1, 2)
@@ -56,7 +56,7 @@ def solve_eigenvalue_effects(say, step, answer, check, claim):
     say(f"n = 2, h₀ = {vec(H_0, 0)}.")
     step("Put the recurrence into itself.", "hₜ = Wᵀ hₜ₋₁ = Wᵀ Wᵀ hₜ₋₂ = … = (Wᵀ)ᵗ h₀",
          f"h₁ = Wᵀ h₀ = {vec(h[1], 2)},   h₂ = Wᵀ h₁ = {vec(h[2])}",
-         arrays({"Wᵀ": W_T, "h₀": H_0}, 2))
+         format_arrays({"Wᵀ": W_T, "h₀": H_0}, 2))
     step("Eigenvalues: W and Wᵀ have the same. A triangular matrix shows them on its "
          "diagonal.", "det(Wᵀ − λ I) = (λ₁ − λ)(λ₂ − λ) = 0,   Wᵀ vₖ = λₖ vₖ",
          f"λ₁ = {small} with v₁ = {vec(v_1, 0)},   λ₂ = {large} with v₂ = {vec(v_2, 0)};   "
@@ -66,7 +66,7 @@ def solve_eigenvalue_effects(say, step, answer, check, claim):
          f"entry 2: {v_2[1]:.0f} c₂ = {H_0[1]:.0f}, so c₂ = {c_2:.1f};   entry 1: c₁ + c₂ = "
          f"{H_0[0]:.0f}, so c₁ = {c_1:.1f}",
          f"{vec(H_0, 0)} = {c_1:.1f} · {vec(v_1, 0)} + {c_2:.1f} · {vec(v_2, 0)}",
-         table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), [
+         format_table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), [
              (t, f"{c_1 * small**t:.3g}", f"{c_2 * large**t:.3g}", vec(h[t]),
               f"{norm(h[t]):.3g}", f"{norm(power(W_T, t), 2):.3g}") for t in times]))
     step("|hₜ| is what becomes of one start. The norm of the power is the most that any "

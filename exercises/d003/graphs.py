@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
+from exercises.course import format_arrays, format_table, judge, question, vec
 from npdl.functions import softmax
 from npdl.layers.attention import attend
 from npdl.layers.graph import MessagePassing, ReplaceUpdate
@@ -29,7 +29,7 @@ def sum_messages(h, edges):
     return MessagePassing(double, ReplaceUpdate()).forward(h, edges)[0]
 
 
-def update_in_place(h, edges):
+def sum_messages_in_turn(h, edges):
     """Return the sums if vertices are updated one by one, each reading states already updated."""
     h = h.copy()
     for i in range(len(h)):
@@ -53,7 +53,7 @@ def solve_sum_aggregation(say, step, answer, check, claim):
         rounds.append(h + messages)
         step(f"Round {t + 1}. Every vertex reads its neighbours' states of round {t}, and "
              "only then is anything written.",
-             table(("vertex", "hᵢ", "messages 2 hⱼ", "their sum", "new hᵢ"), [
+             format_table(("vertex", "hᵢ", "messages 2 hⱼ", "their sum", "new hᵢ"), [
                  (v, h[v - 1], " + ".join(f"2·{h[j - 1]}" for j in near), messages[v - 1],
                   rounds[-1][v - 1]) for v, near in NEAR.items()]))
     step("After k rounds a vertex has heard of all that is k edges away, not further: v₃ "
@@ -67,7 +67,7 @@ def solve_sum_aggregation(say, step, answer, check, claim):
           judge(np.array_equal(sum_messages(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
                 "no answer given"), "npdl's MessagePassing gives the sums of round 1")
     h, ring = np.array([[1.0], [2], [3]]), np.roll(np.eye(3), 1, 1)
-    at_once, in_turn = sum_messages(h, ring)[:, 0], update_in_place(h, ring)[:, 0]
+    at_once, in_turn = sum_messages(h, ring)[:, 0], sum_messages_in_turn(h, ring)[:, 0]
     claim("definition", "q maps {H_t, Agg(H'_t)} to H_t", "Q_t: {H_t, Agg(H'_t)} -> H_t",
           "to H_(t+1), from one snapshot of H_t, as the text says; writing into H_t on the way "
           "gives something else",
@@ -123,7 +123,7 @@ def solve_edge_count(say, step, answer, check, claim):
     loops = [(i, j) for i in range(n) for j in range(n)]
     pairs = [(i, j) for i, j in loops if i != j]
     rows = [(WORDS[i], ", ".join(WORDS[b] for a, b in pairs if a == i), n - 1) for i in range(n)]
-    step("Each word has an edge to every other word.", table(("from", "to", "edges"), rows))
+    step("Each word has an edge to every other word.", format_table(("from", "to", "edges"), rows))
     step("Add the rows.", "n (n − 1)", f"{n} · {n - 1} = {len(pairs)}")
     step("If a word also has an edge to itself, as attention needs it, n more.",
          "n (n − 1) + n = n²", f"{len(pairs)} + {n} = {len(loops)}")
@@ -148,10 +148,10 @@ def attend_to_pairs(query, pairs):
     return sum(p * value for p, (_, value) in zip(powers / powers.sum(), pairs, strict=True))
 
 
-def attention_by_messages(loops=True):
+def attention_by_messages(self_loops=True):
     """Return attention, computed for each vertex from the messages (K hⱼ, V hⱼ)."""
-    return np.array([attend_to_pairs(Q @ H[i],
-                                     [(K @ H[j], V @ H[j]) for j in range(3) if loops or j != i])
+    return np.array([attend_to_pairs(
+        Q @ H[i], [(K @ H[j], V @ H[j]) for j in range(3) if self_loops or j != i])
                      for i in range(3)])
 
 
@@ -172,7 +172,7 @@ def solve_attention_as_graph(say, step, answer, check, claim):
          "graph:      hᵢ' = q(hᵢ, Agg({fⱼᵢ(hⱼ)}))\nattention:  hᵢ' = Σⱼ softmaxⱼ(Q hᵢ · K hⱼ) V hⱼ")
     step("The weights need both ends of an edge, Q hᵢ and K hⱼ. Only q sees hᵢ, so the "
          "weights are made there, and the key must travel with the value.",
-         table(("in the graph", "in attention"), [
+         format_table(("in the graph", "in attention"), [
              ("vertices", "tokens"), ("N(vᵢ)", "all tokens, i itself too"),
              ("fⱼᵢ(hⱼ)", "the pair (K hⱼ, V hⱼ), the same f on every edge"),
              ("Agg", "collects the pairs; their order does not matter"),
@@ -186,7 +186,7 @@ def solve_attention_as_graph(say, step, answer, check, claim):
          + " + ".join(f"{w:.2f} · {vec(v, 0)}" for w, v in zip(weights, values, strict=True))
          + f" = {vec(new, 2)}")
     step("The same for all tokens at once is the matrix form.", "H' = softmax(H Qᵀ (H Kᵀ)ᵀ) H Vᵀ",
-         arrays({"weights": A, "H Vᵀ": values, "H'": A @ values}))
+         format_arrays({"weights": A, "H Vᵀ": values, "H'": A @ values}))
     step("Why not f = V hⱼ alone, and a weighted sum as Agg? Two graphs with one h₁ and the "
          "same values 1, 2, 3, but other keys: Agg would be handed the same, and attention "
          "is not the same.",
@@ -219,7 +219,7 @@ def solve_attention_as_graph(say, step, answer, check, claim):
 
 
 def largest_attention_weight(n, score_bound=2.0):
-    """Return the largest weight that one of n tokens can get with scores within ±bound."""
+    """Return the largest weight that one of n tokens can get with scores within ±score_bound."""
     return math.exp(score_bound) / (math.exp(score_bound) + (n - 1) * math.exp(-score_bound))
 
 
@@ -241,7 +241,7 @@ def solve_long_ranges(say, step, answer, check, claim):
     step("So length dilutes. To keep half of the weight, the one score must rise above the "
          "others as the logarithm of the length.", "e = 1/2   ⟺   gap = ln(n − 1)",
          f"n = 100: ln 99 = {gaps[1]:.2f}",
-         table(("n", "edges", "largest weight", "gap for weight 1/2", "rounds, 3 back"), [
+         format_table(("n", "edges", "largest weight", "gap for weight 1/2", "rounds, 3 back"), [
              (n, count, f"{w:.3g}", f"{gap:.2f}", -(-(n - 1) // 3)) for n, count, w, gap in
              zip(lengths, edges, weights, gaps, strict=True)]))
     step("All tokens are one edge away from each other: the graph knows no distance and no "

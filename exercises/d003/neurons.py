@@ -11,7 +11,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from exercises.course import judge, question, table
+from exercises.course import format_table, judge, question
 from exercises.d004.lstm import run_npdl_cell
 from npdl.layers.neuron import XOR, ThresholdNeuron
 
@@ -53,9 +53,9 @@ def solve_and_or(say, step, answer, check, claim):
         step(f"{name}: the fewest ones that give 1 must reach 0, the most that give 0 must "
              "not. Take the middle, away from both ends.", "lowest ≤ b < highest",
              f"{low} ≤ b < {high}:  b = {b:.1f}",
-             table(("x₁", "x₂", "wanted", "w·x + b", "f"),
-                   [(*map(int, x), value, float(sum(x) + b), int(sum(x) + b >= 0))
-                    for x, value in zip(INPUTS, TABLES[name], strict=True)], 1))
+             format_table(("x₁", "x₂", "wanted", "w·x + b", "f"),
+                          [(*map(int, x), value, float(sum(x) + b), int(sum(x) + b >= 0))
+                           for x, value in zip(INPUTS, TABLES[name], strict=True)], 1))
     answer(f"AND: w = (1, 1), b = {middle['AND']:.1f};  OR: w = (1, 1), b = {middle['OR']:.1f}.")
     check("npdl's threshold neuron gives both tables",
           all(truth_table_of(make_neuron(b)) == TABLES[name] for name, b in middle.items()))
@@ -185,8 +185,8 @@ def solve_parity_lstm(say, step, answer, check, claim):
     say("One unit; σ(z) is 1 for z > 0, else 0; tanh(z) is the sign of z; h₀ = C₀ = 0.")
     step("Say what the memory must do. Cₜ₋₁ is the parity so far, 0 or 1; xₜ = 0 keeps it, "
          "xₜ = 1 turns it over.", "Cₜ = Cₜ₋₁ xor xₜ",
-         table(("Cₜ₋₁", "xₜ", "Cₜ", "so"),
-               [(C, x, C ^ x, after[(C ^ x) - C]) for C, x in CASES.tolist()]))
+         format_table(("Cₜ₋₁", "xₜ", "Cₜ", "so"),
+                      [(C, x, C ^ x, after[(C ^ x) - C]) for C, x in CASES.tolist()]))
     step("Fit that to Cₜ = fₜ Cₜ₋₁ + iₜ C̃ₜ. Never forget: fₜ = 1. Write only at a one: iₜ = "
          "xₜ. Write +1 at Cₜ₋₁ = 0 and −1 at Cₜ₋₁ = 1: C̃ₜ = 1 − 2Cₜ₋₁.",
          "Cₜ = Cₜ₋₁ + xₜ (1 − 2Cₜ₋₁)")
@@ -195,11 +195,11 @@ def solve_parity_lstm(say, step, answer, check, claim):
          "so that hₜ₋₁ may stand for Cₜ₋₁.", "C̃ₜ = sign(1 − 2hₜ₋₁)",
          f"hₜ₋₁ = 0: sign({b}) = {np.sign(b)};   hₜ₋₁ = 1: sign({b} − {-w_h}) = {np.sign(b + w_h)}")
     step("Choose weights on [hₜ₋₁, xₜ] and biases; keep every sum away from 0.",
-         table(("gate", "W = [of hₜ₋₁, of xₜ]", "b"),
-               [(letter, f"[{h}, {x}]", b) for letter, (h, x, b) in
-                zip(("fₜ", "iₜ", "C̃ₜ", "oₜ"), DESIGN.values(), strict=True)]))
+         format_table(("gate", "W = [of hₜ₋₁, of xₜ]", "b"),
+                      [(letter, f"[{h}, {x}]", b) for letter, (h, x, b) in
+                       zip(("fₜ", "iₜ", "C̃ₜ", "oₜ"), DESIGN.values(), strict=True)]))
     step("Run the bits 1 0 1 1, from hₜ₋₁ = Cₜ₋₁ = 0.",
-         table(("t", "xₜ", "hₜ₋₁", "Cₜ₋₁", "fₜ", "iₜ", "C̃ₜ", "oₜ", "Cₜ", "hₜ"), rows))
+         format_table(("t", "xₜ", "hₜ₋₁", "Cₜ₋₁", "fₜ", "iₜ", "C̃ₜ", "oₜ", "Cₜ", "hₜ"), rows))
     step("Every string: if hₜ₋₁ = Cₜ₋₁ = parity before a bit, the table of step 1 gives hₜ = "
          "Cₜ = parity after it. At the start both are 0, the parity of no bits.")
     answer(f"{format_weights(DESIGN, '; ')}: after 1 0 1 1 Cₜ = {C}.")

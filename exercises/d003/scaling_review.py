@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, question, table
+from exercises.course import format_table, judge, question
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.transformer import Block
 from npdl.models.gpt import GPT
@@ -92,7 +92,7 @@ def solve_paper_review(say, step, answer, check, claim):
          "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
          f"L of 280e9 and 70e9 parameters: {losses[0]:.3f} and {losses[1]:.3f}; fitted again "
          f"{losses[2]:.3f} and {losses[3]:.3f}",
-         table(("fit", "power of C", f"best N at C = {C:.2e}", "D", "D / N"), [
+         format_table(("fit", "power of C", f"best N at C = {C:.2e}", "D", "D / N"), [
              (name, f"{size_exponent(fit):.2f}", f"{N / 1e9:.0f}e9", f"{C / 6 / N / 1e12:.2f}e12",
               f"{ratio:.0f}") for name, fit, N, ratio in
              zip(("printed", "fitted again"), fits, best, ratios, strict=True)]))
@@ -159,7 +159,7 @@ def solve_notebook_task(say, step, answer, check, claim):
                "encoder and decoder": Seq2Seq, "language model": GPT}
     say("The notebook's cells are in an archive and not in the document, so that no claim of "
         "it can be judged. npdl has the architectures that its title names.",
-        table(("architecture", "class", "module"), [
+        format_table(("architecture", "class", "module"), [
             (name, one.__name__, one.__module__) for name, one in classes.items()]))
     answer("`python -m npdl homework --out homework --layers Block` writes an exercise to "
            "implement a block yourself, experiments/train_gpt.py trains a language model, "

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
+from exercises.course import format_arrays, format_table, judge, question, vec
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.embedding import SinusoidalPositions, sinusoidal
 from npdl.layers.layer_norm import LayerNorm
@@ -62,7 +62,7 @@ def solve_lstm_params(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
     say(f"d_x = {d_x}, d_h = {d_h}, L = 2.")
     step("List every array with its shape. A layer has four gates, each with W, U and b; the "
          "second layer reads d_h numbers, not d_x.",
-         table(("layer", "array", "shape", "4 · size", "numbers"), [
+         format_table(("layer", "array", "shape", "4 · size", "numbers"), [
              (layer, f"{name} of i, f, o, c̃", str(shape), f"4 · {size}", 4 * size)
              for layer, name, shape, size in shapes]))
     step("Add up layer by layer.",
@@ -121,8 +121,8 @@ def solve_attention_params(say, step, answer, check, claim, heads=2, width=3):
     step("All heads together are as wide as the model.", "d = num_heads · head_size",
          f"d = {heads} · {width} = {d}")
     step("Four linear maps, each (d, d), each with a bias of d numbers if there are any.",
-         table(("map", "shape", "weights", "bias"),
-               [(name, str((d, d)), d * d, d) for name in ("W_Q", "W_K", "W_V", "W_O")]))
+         format_table(("map", "shape", "weights", "bias"),
+                      [(name, str((d, d)), d * d, d) for name in ("W_Q", "W_K", "W_V", "W_O")]))
     step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
          f"4 · ({d * d} + {d}) = {total},   4 · {d * d} = {weights}")
     step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
@@ -235,7 +235,7 @@ def angle_per_position(d, exponent=1):
     return 10000.0 ** (-exponent * np.arange(d // 2) / d)
 
 
-def printed_positions(length, d, exponent=1):
+def printed_encoding(length, d, exponent=1):
     """Return the table (S, D) of the document's formula."""
     angles = np.outer(np.arange(length), angle_per_position(d, exponent))
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d)
@@ -253,7 +253,7 @@ def position_rotation(d, position_offset, exponent=1):
 @question("004.2.7", "Sinusoidal positions")
 def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
     """Write the table of sinusoidal positions, and say what it is good for."""
-    PE, usual, R = printed_positions(4, d), printed_positions(4, d, 2), position_rotation(d, 1)
+    PE, usual, R = printed_encoding(4, d), printed_encoding(4, d, 2), position_rotation(d, 1)
     omega = angle_per_position(d)
     longest = [2 * math.pi / angle_per_position(d, exponent)[-1] for exponent in (1, 2)]
     say(f"d = {d}, positions 0 to 3, the exponent k/d of the question.")
@@ -263,20 +263,20 @@ def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
     step("Even columns take the sine, odd ones the cosine of the same angle.",
          "PE[pos, 2k] = sin(pos ω_k),   PE[pos, 2k+1] = cos(pos ω_k)",
          f"PE[1] = ({', '.join(f'sin {s:g}, cos {s:g}' for s in omega)}) = {vec(PE[1])}",
-         arrays({"PE": PE}))
+         format_arrays({"PE": PE}))
     step("The usual table has 2k/d in the exponent, which makes the slow waves much slower. "
          "Say which one is meant.", "10000^(k/d) = 100^(2k/d)",
          f"longest wave {longest[0]:.0f} here, {longest[1]:.0f} with 2k/d: row 1 {vec(usual[1])}")
     step("One step further is a turn of each pair by its angle, the same everywhere.",
          "PE[pos + 1] = R PE[pos]", f"R PE[1] = {vec(R @ PE[1])},   PE[2] = {vec(PE[2])}",
-         arrays({"R": R}))
+         format_arrays({"R": R}))
     answer("Row pos: sin and cos of pos/10000^(k/d) side by side, k = 0 .. d/2 − 1; it is a "
            "fixed buffer with nothing to learn.")
     say("In npdl: sinusoidal in npdl/layers/embedding.py.")
     check("npdl's tables of both exponents", all(
-        np.allclose(printed_positions(64, d, exponent), sinusoidal(64, d, name, "float64"), 0, 1e-9)
+        np.allclose(printed_encoding(64, d, exponent), sinusoidal(64, d, name, "float64"), 0, 1e-9)
         for d in (4, D) for name, exponent in (("k/d", 1), ("2k/d", 2))))
-    ours, usual = printed_positions(512, D), printed_positions(512, D, 2)
+    ours, usual = printed_encoding(512, D), printed_encoding(512, D, 2)
     apart = abs(ours - usual)[:64].max()
     longest = [2 * math.pi / angle_per_position(D, exponent)[-1] for exponent in (1, 2)]
     claim("exponent", "The frequencies of the sinusoidal encoding are 1 / 10000^(k/d) at i = 2k "
@@ -321,15 +321,15 @@ def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
 @question("004.2.8", "Tokens plus positions")
 def solve_tokens_plus_positions(say, step, answer, check, claim, d=4):
     """Add the positions to the token vectors."""
-    tokens, places = EMBEDDING[list(IDS)], printed_positions(len(IDS), d)
+    tokens, places = EMBEDDING[list(IDS)], printed_encoding(len(IDS), d)
     x = tokens + places
     say(f"V = 3 tokens, d = {d}, S = {len(IDS)}.")
     step("Look up the tokens, whatever their places.", "E[x]   (B, S, d)", f"x = {vec(IDS)}",
-         arrays({"E[x]": tokens}))
+         format_arrays({"E[x]": tokens}))
     step("Take the first S rows of the table, whatever the tokens.", "PE[0 .. S − 1]",
-         arrays({"PE": places}))
+         format_arrays({"PE": places}))
     step("Add, entry by entry; the table is the same for every sequence of the batch.",
-         "h = E[x] + PE[0 .. S − 1]", arrays({"h": x}))
+         "h = E[x] + PE[0 .. S − 1]", format_arrays({"h": x}))
     step("Both ends hold the same token; only the place makes them differ.",
          "h₀ − h₂ = PE[0] − PE[2]", vec(x[0] - x[2]))
     answer("E[x] + PE[0 .. S − 1], broadcast over the batch; rows 0 and 2 differ by "
@@ -358,7 +358,8 @@ def solve_gpt_forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, 
     say(f"B = {B} sequences of S = {S} tokens, V = {V}, d = {d}, L = {L} blocks of {heads} "
         "heads; A₁, A₂ are the weights of attention.")
     step("Follow the shapes. Each block hands on its output and its weights; keep both.",
-         table(("name", "made by", "shape"), [(name, how, str(shape)) for name, how, shape in (
+         format_table(("name", "made by", "shape"), [
+             (name, how, str(shape)) for name, how, shape in (
              ("ids", "", (B, S)), ("x", "E[ids] + PE", (B, S, d)),
              ("h₁, A₁", "block 1 (x)", block), ("h₂, A₂", "block 2 (h₁)", block),
              ("logits", "classifier(h₂)", shapes[0]),

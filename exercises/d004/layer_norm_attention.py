@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, table, vec
+from exercises.course import format_arrays, format_table, judge, question, vec
 from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.layer_norm import LayerNorm
@@ -118,7 +118,7 @@ def row_influence(f, x):
 
 
 def masked_softmax(scores, mask, masked_score=-np.inf):
-    """Return softmax(scores), where scores with a False mask are replaced by `masked`."""
+    """Return softmax(scores), where scores with a False mask are replaced by `masked_score`."""
     return softmax(np.where(mask, scores, masked_score))
 
 
@@ -132,16 +132,16 @@ def solve_causal_mask(say, step, answer, check, claim):
     say(f"S = 3; e^s of row 2 is {vec(POWERS[1], 0)}, so s₂ = (0, ln 3, ln 5) = {vec(scores[1])}.")
     step("Raw scores: every token with every token, over the root of the key's width.",
          "s = q kᵀ/√d", "the entries are logarithms of whole numbers, to follow by hand",
-         arrays({"s": scores, "eˢ": POWERS}))
+         format_arrays({"s": scores, "eˢ": POWERS}))
     step("The mask: token t sees itself and what came before.", "M_tk = 1 if k ≤ t, else 0",
-         arrays({"M": M}))
+         format_arrays({"M": M}))
     step("Where M is 0, write −∞ over the score. Writing 0, or multiplying by M, would be "
          "wrong: e⁰ = 1.", "s ← s where M = 1, −∞ where M = 0",
          f"row 1 with 0 in place of −∞ would give the future {leak:.2f} of the weight",
-         arrays({"masked s": np.where(M, np.char.mod("%.3f", scores), "−∞")}))
+         format_arrays({"masked s": np.where(M, np.char.mod("%.3f", scores), "−∞")}))
     step("Softmax along each row: e^(−∞) = 0.", "A_tk = e^(s_tk) / Σ_l e^(s_tl)",
          f"row 2: {vec(row, 0)}/({row[0]:.0f} + {row[1]:.0f}) = {vec(A[1, :2], 2)}",
-         arrays({"A": A, "without a mask": free}))
+         format_arrays({"A": A, "without a mask": free}))
     step("For a batch and all heads at once: the mask (S, S) is broadcast over (B, m, S, S).",
          "A (B, num_heads, S, S)")
     answer(f"A = softmax of the scores with −∞ above the diagonal: rows {vec(A[0], 0)}, "
@@ -209,8 +209,8 @@ def find_bijective_sizes(indexing):
             if np.array_equal(np.sort(head_columns(indexing, m, d), None), np.arange(m * d))]
 
 
-def head_weights(column, score_divisor=1.0):
-    """Return the causal attention weights of a head with q = ln 2 k, scores over `root`."""
+def head_attention_weights(column, score_divisor=1.0):
+    """Return the causal attention weights of a head with q = ln 2 k, scores divided."""
     powers = np.tril(2.0 ** (np.outer(column, column) / score_divisor))
     return powers / powers.sum(1, keepdims=True)
 
@@ -240,7 +240,7 @@ def solve_split_and_merge(say, step, answer, check, claim, m=2, d=3):
          f"{vec(row)}  →  head 0: {vec(row[:d])},   head 1: {vec(row[d:])}")
     step("So head j, place l reads column d j + l. With num_heads in place of head_size "
          "columns are read twice and others never.", "y[i, j, k, l] = x[i, k, d j + l]",
-         table(("j", "l", "d j + l", "y", "column m j + 1", "column m j + l"), [
+         format_table(("j", "l", "d j + l", "y", "column m j + 1", "column m j + l"), [
              (j, place, f"{d}·{j} + {place} = {column}", row[column],
               str(one[j, place]), str(other[j, place]))
              for (j, place), column in np.ndenumerate(right)]))
@@ -272,16 +272,16 @@ def solve_split_and_merge(say, step, answer, check, claim, m=2, d=3):
 @question("004.2.4", "Applying the attention weights")
 def solve_weighted_values(say, step, answer, check, claim):
     """Apply the attention weights of each head to its values, and join the heads."""
-    V, A_1, A_2 = X * [1.0, 10.0], head_weights(X[:, 0]), head_weights(X[:, 1])
+    V, A_1, A_2 = X * [1.0, 10.0], head_attention_weights(X[:, 0]), head_attention_weights(X[:, 1])
     h_1, h_2 = A_1 @ V[:, 0], A_2 @ V[:, 1]
     joined = np.stack([h_1, h_2], 1)
     say("S = 3 tokens, two heads of width 1, causal; q = ln 2 · x, k = x.")
     step("Each head has its own weights, a row for each token; nothing above the diagonal.",
-         "Aᵢ = softmax(qᵢ kᵢᵀ/√d)", arrays({"A₁": A_1, "A₂": A_2}))
+         "Aᵢ = softmax(qᵢ kᵢᵀ/√d)", format_arrays({"A₁": A_1, "A₂": A_2}))
     step("Each head weighs its own values.", "hᵢ = Aᵢ vᵢ",
-         arrays({"v₁": V[:, 0], "h₁": h_1, "v₂": V[:, 1], "h₂": h_2}))
+         format_arrays({"v₁": V[:, 0], "h₁": h_1, "v₂": V[:, 1], "h₂": h_2}))
     step("Side by side they have the shape of the input again.", "concat(h₁, h₂)   (S, m d)",
-         arrays({"h": joined}))
+         format_arrays({"h": joined}))
     answer(f"hᵢ = Aᵢ vᵢ, then concatenated: the last token's row is {vec(joined[-1])}.")
     say("In npdl: attend in npdl/layers/attention.py.")
     check("npdl's layer with W_V = diag(1, 10) and W_O = I gives the same",
@@ -292,10 +292,10 @@ def solve_weighted_values(say, step, answer, check, claim):
 
 
 @question("004.2.5", "Multi-head attention from end to end")
-def solve_multi_head_attention(say, step, answer, check, claim):
+def solve_multi_head_attention_weights(say, step, answer, check, claim):
     """Compute attention with several heads from the input to the output."""
     W_O, b_O = np.array([[1.0, 1.0], [0.0, 2.0]]), np.array([0.0, 1.0])
-    A_1, A_2 = head_weights(X[:, 0]), head_weights(X[:, 1])
+    A_1, A_2 = head_attention_weights(X[:, 0]), head_attention_weights(X[:, 1])
     h_1, h_2 = A_1 @ X[:, 0], A_2 @ X[:, 1]
     joined = np.stack([h_1, h_2], 1)
     y = joined @ W_O + b_O
@@ -304,14 +304,14 @@ def solve_multi_head_attention(say, step, answer, check, claim):
     step("Three affine maps of the input; the first column of each belongs to head 1, the "
          "second to head 2.", "[q₁, q₂] = X W_Q + b_Q, and so for k and v",
          f"W_Q = {LN2:.3f} · I (that is ln 2), W_K = W_V = I, biases 0",
-         arrays({"X": X, "X W_Q": LN2 * X}))
+         format_arrays({"X": X, "X W_Q": LN2 * X}))
     step("Head 1: scores, with the future masked. √d = √1.", "s = q₁ k₁ᵀ/√d",
          "e^s = 2 where both are 1, else 1",
-         arrays({"s₁, lower half": np.tril(np.outer(X[:, 0], X[:, 0])) * LN2, "A₁": A_1,
+         format_arrays({"s₁, lower half": np.tril(np.outer(X[:, 0], X[:, 0])) * LN2, "A₁": A_1,
                  "h₁": h_1}))
-    step("Head 2 in the same way.", arrays({"A₂": A_2, "h₂": h_2}))
+    step("Head 2 in the same way.", format_arrays({"A₂": A_2, "h₂": h_2}))
     step("Join the heads, and mix them with the output map.", "Y = concat(h₁, h₂) W_O + b_O",
-         arrays({"concat": joined, "W_O": W_O, "b_O": b_O, "Y": y}))
+         format_arrays({"concat": joined, "W_O": W_O, "b_O": b_O, "Y": y}))
     step("One row to follow by hand, the third token.",
          f"concat row 3 = {vec(joined[2])}:  Y₃ = ({a:.3f}, {a:.3f} + 2 · {b:.3f} + 1) = "
          f"{vec(y[2])}")
@@ -320,7 +320,8 @@ def solve_multi_head_attention(say, step, answer, check, claim):
     own, A = run_npdl_attention(np.eye(2), W_O, b_O)
     right = np.allclose(own, y) and np.allclose(A, [A_1, A_2])
     check("npdl's MultiHeadAttention with these weights gives Y and both A", right)
-    wide = np.stack([head_weights(X[:, j], 2**0.5) @ X[:, j] for j in (0, 1)], 1) @ W_O + b_O
+    wide = np.stack([head_attention_weights(X[:, j], 2**0.5) @ X[:, j] for j in (0, 1)],
+                    1) @ W_O + b_O
     off = abs(wide - y).max()
     claim("formula", "Attention is concat(h_1 .. h_m) W_O + b_O with h_i = softmax(q_i k_i^T / "
           "sqrt(d)) v_i.", "the formula", "npdl's layer and the heads one by one agree",

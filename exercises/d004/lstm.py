@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from exercises.d004.layer_norm_attention import row_influence
 from npdl.backend import make_rng
 from npdl.data import ModularArithmetic
@@ -49,7 +49,7 @@ def solve_lstm_step(say, step, answer, check, claim):
     say(f"One unit, one input: xₜ = {X:g}, hₜ₋₁ = {H:g}, cₜ₋₁ = {C:g}.")
     step("One sum for each gate, then its activation: σ for the three gates, tanh for the "
          "candidate.", "z = W xₜ + U hₜ₋₁ + b,   iₜ, fₜ, oₜ = σ(z),   c̃ₜ = tanh(z)",
-         table(("", "W", "U", "b", "z", "value"), [
+         format_table(("", "W", "U", "b", "z", "value"), [
              (NAMES[gate], *map(str, row), f"{z[gate]:.1f}", f"{gates[gate]:.3f}")
              for gate, row in WEIGHTS.items()]))
     step("The same as one linear map of the stacked input: the matrix [W U] times "
@@ -130,7 +130,7 @@ def run_lstm_layer(inputs):
     return np.array(found).T
 
 
-def set_params(model, **values):
+def set_all_params(model, **values):
     """Set the parameters of a model: to `values` by name, other weights to 1, other biases to 0."""
     for name, param in model.params():
         param.data[...] = values.get(name.replace(".", "_"), 0.0 if name.endswith("b") else 1.0)
@@ -156,7 +156,7 @@ def solve_stacked_lstm(say, step, answer, check, claim):
          f"layer 1, t = 1: z = x + h = {INPUTS[0]:.0f} for all gates, i = f = o = {i:.3f}, "
          f"c̃ = {g:.3f}", f"c = {i:.3f} · 0 + {i:.3f} · {g:.3f} = {c_1[0]:.3f},   "
          f"h = {i:.3f} · tanh({c_1[0]:.3f}) = {h_1[0]:.3f}",
-         table(("layer", "t", "input", "h", "c"), rows))
+         format_table(("layer", "t", "input", "h", "c"), rows))
     step("With dropout, what layer 2 reads would be layer 1's h with entries set to 0; the h "
          "that goes on in time, and the last layer's output, stay as they are.",
          "input of layer 2 = Dropout(h⁽¹⁾),   only if L ≥ 2")
@@ -165,7 +165,7 @@ def solve_stacked_lstm(say, step, answer, check, claim):
          f"output: {vec(h_2)}", f"final h: {final_h},   final c: {final_c}")
     answer(f"Output {vec(h_2)} (layer 2, t = 1 to 3); final h {final_h} (layers 1 and 2 at t = 3).")
     say("In npdl: Recurrent.forward in npdl/layers/recurrent.py.")
-    lstm = set_params(LSTM(1, 1, 2, dtype="float64"))
+    lstm = set_all_params(LSTM(1, 1, 2, dtype="float64"))
     (y, (h, c)), _ = lstm.forward(np.array(INPUTS)[None, :, None])
     right = (np.allclose(y[0, :, 0], h_2) and np.allclose(h[:, 0, 0], (h_1[-1], h_2[-1]))
              and np.allclose(c[:, 0, 0], (c_1[-1], c_2[-1])))
@@ -235,13 +235,13 @@ def solve_lstm_language_model(say, step, answer, check, claim):
          "takes their log-softmax itself.", "Ŷ = h W + b,   (B, S, d_h) → (B, S, V)",
          f"W = {vec(READOUT, 0)}, b = 0")
     step("Row t is made of tokens 1 to t alone, and predicts token t + 1.", "P̂ₜ = softmax(Ŷₜ)",
-         table(("t", "token", "C(x)", "h", "logits", "P̂ₜ"), [
+         format_table(("t", "token", "C(x)", "h", "logits", "P̂ₜ"), [
              (t + 1, IDS[t], f"{x[t]}", f"{h[t]:.3f}", vec(logits[t]), vec(P[t]))
              for t in range(3)]))
     answer("logits = classifier(LSTM(embedding(x))), with the final h and c; after tokens "
            f"{vec(IDS)} the next one is most probably {P[-1].argmax()} ({P[-1].max():.3f}).")
     say("In npdl: LSTMLM.forward in npdl/models/lstm_lm.py; experiments/train_lstm.py trains it.")
-    own = set_params(LSTMLM(3, 1, 1, 1, dtype="float64"), embedding_W=np.array(TABLE)[:, None],
+    own = set_all_params(LSTMLM(3, 1, 1, 1, dtype="float64"), embedding_W=np.array(TABLE)[:, None],
                classifier_W=READOUT[None])
     check("npdl's LSTMLM with these numbers gives the same logits",
           np.allclose(own.forward(np.array([IDS]))[0][0], logits))

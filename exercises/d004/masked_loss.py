@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from npdl.data import ModularArithmetic
 from npdl.functions import log_softmax, softmax
 from npdl.losses import SequenceLoss, answer_mask, loss_and_accuracy
@@ -30,7 +30,7 @@ def next_token_positions(y, pad_id):
     return {j for j, token in enumerate(y, 1) if token < pad_id}
 
 
-def list_sum_targets(p=31, orders=(2,)):
+def make_targets_and_words(p=31, orders=(2,)):
     """Return the targets of all sums with operands below p, and the vocabulary."""
     data = ModularArithmetic(p, orders=orders)
     return data.equations.targets.tolist(), data.vocabulary
@@ -44,7 +44,7 @@ def format_set(positions):
 @question("004.3.rhs", "Which tokens the loss counts")
 def solve_counted_tokens(say, step, answer, check, claim):
     """Find the tokens of 4 + 3 modulo 5 that the loss counts: those after = that are not PAD."""
-    targets, words = list_sum_targets(5, (2, 3))
+    targets, words = make_targets_and_words(5, (2, 3))
     eq, pad = words.eq, words.pad
     y = next(row for row in targets if row[:3:2] == [4, 3] and row[3] == eq)
     names, place = [words.tokens[token] for token in y], y.index(eq)
@@ -52,7 +52,7 @@ def solve_counted_tokens(say, step, answer, check, claim):
     say(f"p = 5: the target {' '.join(names)}, padded to the length of a sum of three.")
     step("Write the target and its ids. Numbers come first, then the signs.",
          f"ids: = is {eq}, PAD is {pad}, EOS is {words.eos}",
-         table(("j", "token", "id", "= < id < PAD", "after =, not PAD"), [
+         format_table(("j", "token", "id", "= < id < PAD", "after =, not PAD"), [
              (j, name, token, "yes" * (j in printed), "yes" * (j in meant))
              for j, (name, token) in enumerate(zip(names, y, strict=True), 1)]))
     step("Read as ids, the condition [=] < y_j < [PAD] keeps what lies between two numbers: "
@@ -67,7 +67,7 @@ def solve_counted_tokens(say, step, answer, check, claim):
     mask = answer_mask(np.array([y]), np.array([place]), np.array([y]) != pad)
     check("npdl's answer_mask marks the same places",
           {j + 1 for j in np.flatnonzero(mask[0]).tolist()} == meant)
-    rows, large = list_sum_targets()
+    rows, large = make_targets_and_words()
     ids = large.eq, large.pad
     wrong = sum(printed_positions(y, *ids) != intended_positions(y, *ids) for y in rows)
     kept, meant = (sorted(f(rows[0], *ids)) for f in (printed_positions, intended_positions))
@@ -87,7 +87,7 @@ def solve_counted_tokens(say, step, answer, check, claim):
           "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
           "numbered the other way round, with PAD first, the set is empty for every sum")
     alone = [max(row.count(vocabulary.pad) for row in found)
-             for found, vocabulary in (list_sum_targets(5), list_sum_targets(5, (3,)))]
+             for found, vocabulary in (make_targets_and_words(5), make_targets_and_words(5, (3,)))]
     both = {row.index(eq): row.count(pad) for row in targets}           # by the place of =
     claim("padding", "There is no padding if all equations have two or all have three operands; "
           "there is with both.", "operation_orders 2 or 3, not (2, 3)",
@@ -120,7 +120,7 @@ LOGITS, MASK = np.log(POWERS), np.ones((2, 3), bool)
 COUNTED = answer_mask(TARGETS, EQUALS, MASK)
 
 
-def losses_by_average(mask):
+def compare_averages(mask):
     """Return npdl's loss averaged over samples and over tokens, and the gradients' difference."""
     losses, gradients = [], []
     for average in ("sample", "token"):
@@ -147,7 +147,7 @@ def solve_masked_loss(say, step, answer, check, claim):
     step("For every counted place take the probability of the right token, and its negative "
          "logarithm. All other places are left out.",
          "P̂_k = e^(ŷ_k) / Σ e^(ŷ),   loss of a token = −log P̂_target",
-         table(("sample", "place", "target", "e^ŷ", "P̂ of it", "−log P̂", "arg max"), rows))
+         format_table(("sample", "place", "target", "e^ŷ", "P̂ of it", "−log P̂", "arg max"), rows))
     step("First the mean within each sample, over its own counted tokens.",
          "Lᵢ = (1/|RHSᵢ|) Σ_(j ∈ RHSᵢ) −log P̂ᵢⱼ",
          f"L₁ = ({a} + {b})/2 = {each[0]:.3f}", f"L₂ = ({c})/1 = {each[1]:.3f}")
@@ -167,7 +167,7 @@ def solve_masked_loss(say, step, answer, check, claim):
     check("npdl's losses and accuracies of both samples are the same",
           np.allclose(own, each) and hits_own.tolist() == right)
     check("npdl's means over samples and over tokens are the same",
-          np.allclose(losses_by_average(COUNTED)[:2], (mean, by_token)))
+          np.allclose(compare_averages(COUNTED)[:2], (mean, by_token)))
     from_1 = sum(row[5] for row in rows[:2] if row[2] > 0) / 2
     total, averaged = (loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction=name)
                    for name in ("sum", "mean"))
@@ -191,8 +191,8 @@ def solve_masked_loss(say, step, answer, check, claim):
           judge(own.shape == hits_own.shape == (2,)
                 and np.allclose((own.sum(), hits_own.sum()), total)
                 and np.allclose(np.divide(total, 2), averaged)), "B = 2, npdl's loss_and_accuracy")
-    by_sample, by_token, _ = losses_by_average(COUNTED)
-    alike = losses_by_average(MASK & [False, True, True])                # two tokens in each sample
+    by_sample, by_token, _ = compare_averages(COUNTED)
+    alike = compare_averages(MASK & [False, True, True])                # two tokens in each sample
     equal = np.isclose(*alike[:2], 0, 1e-12) and alike[2] < 1e-12
     check("with two tokens in each sample both losses and both gradients are equal", equal)
     ratio = ((0 + 9 * 3) / 10) / ((0 + 3) / 2)

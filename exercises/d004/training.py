@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import format_table, judge, question, vec
 from exercises.d004.masked_loss import EQUALS, LOGITS, MASK, TARGETS
 from npdl.data import ModularArithmetic
 from npdl.losses import loss_and_accuracy
@@ -33,7 +33,7 @@ def std_of_two(a, b, divisor=2):
 
 
 def find_pairs(mean, std, candidates, divisor=2):
-    """Return the pairs a ≤ b of `values` with this mean and deviation to four decimals."""
+    """Return the pairs a ≤ b of `candidates` with this mean and deviation to four decimals."""
     half, gap = 0.5e-4 * (1 + 1e-9), std * math.sqrt(2 * divisor)
     low, high = ([value for value in candidates if abs(value - wanted) <= 4 * half]
                  for wanted in (mean - gap / 2, mean + gap / 2))
@@ -195,7 +195,7 @@ def solve_data_and_compute(say, step, answer, check, claim, p=31):
     step("Compare with the batch: a batch larger than the training set is the whole of it.",
          "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
     step("Time is steps times seconds.", "τ T",
-         table(("model", "machine", "τ", "seconds", "minutes"), [
+         format_table(("model", "machine", "τ", "seconds", "minutes"), [
              (*run, f"{tau:.2f}", f"{tau * T:.2f}", f"{minutes[run]:.1f}")
              for run, tau in TAU.items()]))
     step("Compute, in units of one parameter, one sample, one step.", "C = P B T",
@@ -282,8 +282,8 @@ def solve_data_and_compute(say, step, answer, check, claim, p=31):
 DECAYS, WIDTHS = (0.25, 0.5, 0.75, 1.0), (64, 128, 256)                 # as Problem 4 asks
 
 
-def add_studied(number, title, task, claim_fields=None):
-    """Add a question with its answer in the report; `judged` makes claims without runs."""
+def add_question(number, title, task, claim_fields=None):
+    """Add a question with its answer in the report; `claim_fields` adds a claim without runs."""
     def work(say, step, answer, check, claim):
         answer("npdl trained the models of this question, and the report of the study says "
                "what came out and which statements of the document were reproduced: "
@@ -295,24 +295,24 @@ def add_studied(number, title, task, claim_fields=None):
     question(f"004.4.{number}", title)(work)
 
 
-add_studied(1, "The default recipe: losses and accuracies step by step, drawn",
+add_question(1, "The default recipe: losses and accuracies step by step, drawn",
             "Plot losses and accuracies of an LSTM and a GPT during training with the default "
             "recipe.")
-add_studied(3, "Scaling the data: the share that is trained on",
+add_question(3, "Scaling the data: the share that is trained on",
             "Vary the share of the equations that is trained on.")
-add_studied(4, "Sums of two and of three operands together",
+add_question(4, "Sums of two and of three operands together",
             "Train on sums of two and of three operands together.")
-add_studied(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
+add_question(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
             ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
              f"d is the width: {', '.join(map(str, WIDTHS))}; B is {B} throughout",
              judge(B in WIDTHS, if_false="slip"),
              "the settings of the question; captions of Figures 14, 17, 19 and 21 have it too"))
-add_studied(6, "Scaling compute: batch size and budget",
+add_question(6, "Scaling compute: batch size and budget",
             "Vary the batch size and the number of steps.")
-add_studied(7, "Weight decay, and the norm of the parameters",
+add_question(7, "Weight decay, and the norm of the parameters",
             "Vary the weight decay, and follow the norm of the parameters.",
             ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
              f"the question has {', '.join(f'{decay:g}' for decay in DECAYS)}",
              judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; 0.75 is meant"))
-add_studied(8, "Attention maps of a model that generalised",
+add_question(8, "Attention maps of a model that generalised",
             "Draw the attention maps of a trained GPT, and describe them.")

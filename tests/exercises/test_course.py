@@ -3,7 +3,7 @@
 import pytest
 
 from exercises import course
-from exercises.course import FAILED, Question, arrays, judge, set_minus_signs, table, vec
+from exercises.course import FAILED, Question, format_arrays, format_table, judge, vec
 
 
 @pytest.mark.parametrize("holds, words, verdict", [
@@ -61,19 +61,19 @@ def test_numbers_are_in_the_order_of_the_documents():
     ("3 + -2 = -1", "3 − 2 = −1"), ("-0.000 and -0.001", "0.000 and −0.001"), ("5e-05", "5e-05"),
     ("h_(t-1), x-1, --figures", "h_(t-1), x-1, --figures"), ("(-inf, -∞)", "(-inf, −∞)"),
 ])
-def test_typeset_writes_minus_signs(text, shown):
-    assert set_minus_signs(text) == shown
+def test_set_minus_signs(text, shown):
+    assert course.set_minus_signs(text) == shown
 
 
-def test_vec_table_and_arrays():
+def test_vec_format_table_and_format_arrays():
     assert vec([0.5, -1.0], 1) == "(0.5, −1.0)" and vec([1, -2]) == "(1, −2)"
     assert vec([1e-9, 2.0], ".0e") == "(1e-09, 2e+00)"
-    assert table(("n", "value", "kind"), [(1, -0.5, "a"), (10, 2.0, "b")], 1) == """\
+    assert format_table(("n", "value", "kind"), [(1, -0.5, "a"), (10, 2.0, "b")], 1) == """\
  n  value  kind
 ──  ─────  ────
  1   −0.5  a
 10    2.0  b"""
-    assert arrays({"M": [[1.0, -2.5], [0, 3]], "x": [1, 2]}) == """\
+    assert format_arrays({"M": [[1.0, -2.5], [0, 3]], "x": [1, 2]}) == """\
 M = ⎡ 1.0  −2.5 ⎤  x = ⎡ 1 ⎤
     ⎣ 0.0   3.0 ⎦      ⎣ 2 ⎦"""
-    assert arrays({"x": [[1, 2]]}) == "x = [ 1  2 ]"
+    assert format_arrays({"x": [[1, 2]]}) == "x = [ 1  2 ]"
