@@ -102,7 +102,7 @@ def cpu_torch_variants(row, model, options, mkl):
                                         environment))
     if model != "text":
         variants.append(Variant(row, "torch, needed positions, tuned", "torch",
-                                {"form": FORMS[model][0], "last_positions": 2}, "less",
+                                {"form": FORMS[model][0], "last_count": 2}, "less",
                                 options.threads, tuned))
     return variants
 
@@ -110,7 +110,7 @@ def cpu_torch_variants(row, model, options, mkl):
 def gpu_torch_variants(row, model):
     """Return PyTorch's Variants on a GPU: eager, and its whole step as one CUDA graph."""
     form = "nn.LSTM" if model == "lstm" else "sdpa"
-    last = {} if model == "text" else {"last_positions": 2}
+    last = {} if model == "text" else {"last_count": 2}
     captured = {"form": "plain" if model == "gpt" else form, "adamw": "captured", **last}
     work = "less" if last else "equal"
     return [Variant(row, f"torch, eager, {form}", "torch", {"form": form}),
@@ -139,10 +139,10 @@ def make_step(variant, case, backend_name):
         backend.use("cupy")
     side = importlib.import_module(f"experiments.benchmark.{variant.side}_side")
     options = variant.options | {"threads": variant.threads}
-    task = options.pop("task", "step")
-    if task == "step":
+    task = options.pop("task", None)
+    if task is None:
         options |= {"case": case, "random_batches": backend_name == "cupy"}
-    return getattr(side, f"make_{task}")(**options)
+    return getattr(side, f"make_{task}_step" if task else "make_step")(**options)
 
 
 # --- measuring ------------------------------------------------------------------------------------

@@ -16,14 +16,14 @@ BLOCK = {"gain1": (D,), "bias1": (D,), "W_q": (H, D, d), "W_k": (H, D, d), "W_v"
          "W_o": (H, d, D), "gain2": (D,), "bias2": (D,), "W_1": (D, 4 * D), "W_2": (4 * D, D)}
 
 
-def norm(x, gain, bias):
+def layer_norm(x, gain, bias):
     """LayerNorm: x_hat = (x - mean) / std over the last axis, y = gain * x_hat + bias."""
     std = np.sqrt(x.var(-1, keepdims=True) + 1e-5)              # std   (B, S, 1)
     x_hat = (x - x.mean(-1, keepdims=True)) / std               # x_hat (B, S, D)
     return gain * x_hat + bias, (x_hat, std, gain)
 
 
-def norm_backward(dy, cache):
+def layer_norm_backward(dy, cache):
     x_hat, std, gain = cache
     dgain, dbias = (dy * x_hat).sum((0, 1)), dy.sum((0, 1))     # y = gain * x_hat + bias
     dx_hat = dy * gain
@@ -66,9 +66,9 @@ def feed_forward_backward(dy, w, cache):
 
 def block(x, w):
     """u = x + attention(norm(x)), y = u + feed_forward(norm(u)):  (B, S, D) -> (B, S, D)."""
-    n, c_norm1 = norm(x, w["gain1"], w["bias1"])
+    n, c_norm1 = layer_norm(x, w["gain1"], w["bias1"])
     a, c_attention = attention(n, w)
-    m, c_norm2 = norm(x + a, w["gain2"], w["bias2"])
+    m, c_norm2 = layer_norm(x + a, w["gain2"], w["bias2"])
     f, c_feed = feed_forward(m, w)
     return x + a + f, (c_norm1, c_attention, c_norm2, c_feed)
 
@@ -76,10 +76,10 @@ def block(x, w):
 def block_backward(dy, w, cache):
     c_norm1, c_attention, c_norm2, c_feed = cache
     dm, dw = feed_forward_backward(dy, w, c_feed)
-    du, dw["gain2"], dw["bias2"] = norm_backward(dm, c_norm2)
+    du, dw["gain2"], dw["bias2"] = layer_norm_backward(dm, c_norm2)
     du = du + dy                                                # u is used twice: gradients add
     dn, dw_attention = attention_backward(du, w, c_attention)
-    dx, dw["gain1"], dw["bias1"] = norm_backward(dn, c_norm1)
+    dx, dw["gain1"], dw["bias1"] = layer_norm_backward(dn, c_norm1)
     return dx + du, dw | dw_attention
 
 
@@ -90,14 +90,14 @@ def gpt(ids, weights):
     for w in blocks:
         x, cache = block(x, w)
         caches.append(cache)
-    n, c_norm = norm(x, ends["gain"], ends["bias"])
+    n, c_norm = layer_norm(x, ends["gain"], ends["bias"])
     return n @ ends["classifier"], (ids, caches, n, c_norm)
 
 
 def gpt_backward(dlogits, weights, cache):
     (ends, *blocks), (ids, caches, n, c_norm) = weights, cache  # as in gpt
     dends, dblocks = {"classifier": (n.mT @ dlogits).sum(0)}, []    # logits = n W
-    dx, dends["gain"], dends["bias"] = norm_backward(dlogits @ ends["classifier"].mT, c_norm)
+    dx, dends["gain"], dends["bias"] = layer_norm_backward(dlogits @ ends["classifier"].mT, c_norm)
     for w, cache in zip(reversed(blocks), reversed(caches), strict=True):
         dx, dw = block_backward(dx, w, cache)
         dblocks.insert(0, dw)
@@ -119,8 +119,8 @@ def loss_and_gradient(logits, answers):
     return -np.log(p[np.arange(B), answers]).mean(), dlogits
 
 
-def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
-    """Train on the first `examples` sums by AdamW. Return weights, and all ids and answers."""
+def train(steps, lr=1e-3, decay=3.0, num_examples=97, seed=0):
+    """Train on the first `num_examples` sums by AdamW. Return weights, and all ids and answers."""
     rng = np.random.default_rng(seed)
     a, b = np.divmod(rng.permutation(P * P), P)         # every sum, in random order: "a + b ="
     ids, answers = np.stack([a, np.full_like(a, P), b, np.full_like(a, P + 1)], 1), (a + b) % P
@@ -129,8 +129,8 @@ def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
                for shapes in [ENDS, *[BLOCK] * BLOCKS]]     # matrices: normal(0, 1 / sqrt(rows))
     M, R = ([{name: np.zeros_like(w[name]) for name in w} for w in weights] for _ in range(2))
     for t in range(1, steps + 1):
-        logits, cache = gpt(ids[:examples], weights)
-        loss, dlogits = loss_and_gradient(logits, answers[:examples])
+        logits, cache = gpt(ids[:num_examples], weights)
+        loss, dlogits = loss_and_gradient(logits, answers[:num_examples])
         for w, dw, m, r in zip(weights, gpt_backward(dlogits, weights, cache), M, R, strict=True):
             for name in w:
                 m[name] += 0.1 * (dw[name] - m[name])           # mean of the gradients, from 0
@@ -139,8 +139,8 @@ def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
                 w[name] -= lr * (step + decay * w[name])
         if t % 300 == 0 or t == steps:
             right = gpt(ids, weights)[0][:, -1].argmax(-1) == answers
-            print(f"step {t}  loss {loss:.4f}  right: {right[:examples].mean():.0%} of the "
-                  f"training sums, {right[examples:].mean():.0%} of the others")
+            print(f"step {t}  loss {loss:.4f}  right: {right[:num_examples].mean():.0%} of the "
+                  f"training sums, {right[num_examples:].mean():.0%} of the others")
     return weights, ids, answers
 
 

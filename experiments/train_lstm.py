@@ -55,10 +55,10 @@ def train(config, **process):
     lr_at = make_schedule(config)                       # a function of the step
     loss_layer = SequenceLoss()
 
-    def plain_update(batch, lr, max_norm, dropout):
-        """Make one update by npdl's layers; return the loss. `dropout` is a random generator."""
+    def plain_update(batch, lr, max_norm, dropout_rng):
+        """Make one update by npdl's layers; return the loss. `dropout_rng` draws the masks."""
         model.zero_grad()
-        (logits, state), cache = model.forward(batch.inputs, rng=dropout)  # logits (B, S, V)
+        (logits, state), cache = model.forward(batch.inputs, rng=dropout_rng)  # logits (B, S, V)
         targets = to_device(batch.targets)              # onto the device of --backend
         counted = to_device(batch.counted)
         loss, loss_cache = loss_layer.forward(logits, targets, counted)

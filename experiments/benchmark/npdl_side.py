@@ -61,7 +61,7 @@ def make_step(case, engine="recorded", all_positions=True, threads=1, random_bat
     return step, backend.synchronize
 
 
-def make_decoding(folder, tokens, threads):
+def make_decoding_step(folder, tokens, threads):
     """Return (step, None), where step() decodes `tokens` tokens greedily with a real model."""
     model = load(folder).model
 
@@ -71,7 +71,7 @@ def make_decoding(folder, tokens, threads):
     return step, None
 
 
-def make_lora(folder, tokens, threads):
+def make_lora_step(folder, tokens, threads):
     """Return (step, None), where step() makes a LoRA update of a real model."""
     model = load(folder).model
     add_lora(model, LORA_RANK, where=LORA_WHERE)

@@ -33,13 +33,13 @@ def make_torch_model(case, form, adamw):
     return model, torch.optim.AdamW(params, **case.adamw_settings, **ADAMW[adamw])
 
 
-def make_step(case, form, adamw="fused", compiled=False, last_positions=None, random_batches=False,
+def make_step(case, form, adamw="fused", compiled=False, last_count=None, random_batches=False,
               threads=1):
     """Return (step, synchronize) on the current backend; synchronize is None on the CPU.
 
     adamw           one of ADAMW; "captured" computes the whole step as one CUDA graph
     compiled        use torch.compile
-    last_positions  compute only the logits of this many last positions
+    last_count      compute only the logits of this many last positions
     """
     torch.set_num_threads(threads)
     if not backend.is_host():
@@ -54,9 +54,9 @@ def make_step(case, form, adamw="fused", compiled=False, last_positions=None, ra
 
     def compute_update():
         inputs, targets, counted = current
-        if last_positions is not None:
-            targets, counted = targets[:, -last_positions:], counted[:, -last_positions:]
-        logits = forward(inputs) if last_positions is None else forward(inputs, last=last_positions)
+        if last_count is not None:
+            targets, counted = targets[:, -last_count:], counted[:, -last_count:]
+        logits = forward(inputs) if last_count is None else forward(inputs, last=last_count)
         loss = (F.cross_entropy(logits.flatten(0, 1), targets.flatten()) if case.is_text
                 else reference.answer_loss(logits, targets, counted))
         loss.backward()
@@ -85,7 +85,7 @@ def to_torch(array, pinned):
 
 
 def capture_graph(compute_update, optimizer):
-    """Return a function that replays `work` as one CUDA graph and returns its loss."""
+    """Return a function that replays `compute_update` as one CUDA graph and returns its loss."""
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side_stream):
@@ -117,7 +117,7 @@ def load_real_model(folder, threads):
     return model.requires_grad_(False)
 
 
-def make_decoding(folder, tokens, threads):
+def make_decoding_step(folder, tokens, threads):
     """Return (step, None), where step() decodes `tokens` tokens greedily with a KV cache."""
     model = load_real_model(folder, threads)
 
@@ -145,7 +145,7 @@ class LoRA(torch.nn.Module):
         return self.base(x) + (x @ self.A) @ self.B.T
 
 
-def make_lora(folder, tokens, threads):
+def make_lora_step(folder, tokens, threads):
     """Return (step, None), where step() makes a LoRA update with the same adapters as npdl's."""
     model, params = load_real_model(folder, threads), []
     for layer in model.model.layers:

@@ -48,7 +48,7 @@ def list_settings(question):
     return [(model, settings) for settings in points for model in getattr(module, "MODELS", NAMES)]
 
 
-def find_missing(study, questions, recipe="default", seeds=None):
+def find_missing_runs(study, questions, recipe="default", seeds=None):
     """Return {(key, seed): (question, model, settings)} of the runs that are not stored.
 
     A run that several questions use belongs to the first of them.
@@ -156,9 +156,10 @@ def make_parser():
     return p
 
 
-def make_missing_runs(study, options):
+def train_missing_runs(study, options):
     """Train the missing runs and store those that finish; return the exit status."""
-    missing = find_missing(study, options.questions or QUESTIONS, options.recipe, options.seeds)
+    missing = find_missing_runs(study, options.questions or QUESTIONS, options.recipe,
+                                options.seeds)
     configs = {place: make_config(model, options.recipe, settings, place[1], options.backend)
                for place, (_, model, settings) in missing.items()}
     sweep(list(configs.values()), options.out, options.jobs)
@@ -190,11 +191,11 @@ def main(arguments=None):
                 store_attention(folder)
         elif options.list:
             for question in options.questions or QUESTIONS:
-                left = find_missing(study, [question], options.recipe, options.seeds)
+                left = find_missing_runs(study, [question], options.recipe, options.seeds)
                 count = sum(row["question"] == question for row in study.rows)
                 print(f"{question:<8} {count:>4} runs stored, {len(left):>4} missing")
         else:
-            return make_missing_runs(study, options)
+            return train_missing_runs(study, options)
         return 0
 
     return run_guarded(p.prog, run_command)

@@ -121,17 +121,17 @@ def make_grid(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
         rows = -(-len(panels) // columns)
         axes = canvas.subplots(rows, columns, squeeze=False)
         names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.lines))
-        looks = choose_line_styles(names, bool(legend))
+        line_styles = choose_line_styles(names, bool(legend))
         for i, place in enumerate(axes.flat):
             if i >= len(panels):
                 place.set_axis_off()
                 continue
             lowest = i + columns >= len(panels)
             style.label_axes(place, x if lowest else "", panels[i].y, panels[i].title)
-            draw_panel(place, panels[i], looks, scale)
+            draw_panel(place, panels[i], line_styles, scale)
         keys = [Line2D([], [], color="none", label=f"{legend}:")] if legend else []
         keys += [Line2D([], [], color=colour, marker=mark, markersize=5, label=str(name))
-                 for name, (colour, mark, _) in looks.items()]
+                 for name, (colour, mark, _) in line_styles.items()]
         if len(keys) > 1:
             canvas.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9,
                           frameon=False, labelcolor=style.INK, handlelength=1.8, columnspacing=1)
@@ -148,10 +148,10 @@ def choose_line_styles(names, are_numbers):
         zip(names, colours, style.MARKERS, strict=False))}
 
 
-def draw_panel(axes, panel, looks, scale):
+def draw_panel(axes, panel, line_styles, scale):
     ones = True
     for name, x, values in panel.lines:
-        colour, mark, offset = looks[name]
+        colour, mark, offset = line_styles[name]
         values, curve = np.asarray(values, float), len(x) >= MANY
         ones &= bool((values == 1).all())
         if curve:

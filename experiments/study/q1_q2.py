@@ -6,8 +6,8 @@ import numpy as np
 
 from experiments.study.figures import Figure, loss_accuracy_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
-from experiments.study.text import format_mean, format_metric, format_table, mean_std
-from experiments.study.verdict import SAME_FACTOR, lower_effect
+from experiments.study.text import format_mean, format_mean_std, format_metric, format_table
+from experiments.study.verdict import SAME_FACTOR, log_ratio_effect
 
 TITLE = "Questions 1 and 2: training with the default settings"
 RUNS = {}
@@ -56,7 +56,7 @@ def agreement_effects(row, printed, ours):
     else:                       # at least one and a half evaluations on either side
         step = 1.5 * (GRID if mean > GRID else 1)
         low, high = min(low / SAME_FACTOR, low - step), max(high * SAME_FACTOR, high + step)
-    return [lower_effect(low, ours), lower_effect(ours, high)]
+    return [log_ratio_effect(low, ours), log_ratio_effect(ours, high)]
 
 
 def compute_effects(study, lstm_recipe):
@@ -87,7 +87,7 @@ def make_tables(study):
         other = best["gpt" if model == "lstm" else "lstm"]
         column = []
         for row, values in values_by_row(runs).items():
-            text, mine = mean_std(row, values), best[model][row]
+            text, mine = format_mean_std(row, values), best[model][row]
             better = mine > other[row] if row.startswith("A") else mine < other[row]
             bold = recipe == "default" and not row.startswith("Δ") and better
             column.append(f"**{text}**" if bold else text)

@@ -6,8 +6,8 @@ import numpy as np
 
 from experiments.study.figures import TITLES, Figure, loss_accuracy_panels, make_grid, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, LABELS, MEMORISED, METRICS, NAMES
-from experiments.study.text import format_table, mean_std, median_span
-from experiments.study.verdict import SAME_FACTOR, lower_effect, margin_effects
+from experiments.study.text import format_mean_std, format_median, format_table
+from experiments.study.verdict import SAME_FACTOR, log_ratio_effect, margin_effects
 
 TITLE = "Question 4: sums of two and of three numbers"
 RUNS, SEEDS = {"p": 11, "orders": "2 3"}, (0, 42, 1, 2, 3, 4, 5, 6, 7, 8)
@@ -18,24 +18,25 @@ LIMITS = {A_TRAIN: MEMORISED, A_VAL: GENERAL}
 
 def first_steps_by_order(runs, metric):
     """Return the first steps at which a metric reaches its value in LIMITS: (2 orders, n)."""
-    return np.stack([runs.reach_step(f"{metric}_order{order}", LIMITS[metric]) for order in ORDERS])
+    return np.stack([runs.first_step_at(f"{metric}_order{order}", LIMITS[metric])
+                     for order in ORDERS])
 
 
 def compute_effects(study, lstm_recipe):
     """Return {claim in claims.csv: its effects} (see verdict.py), for one recipe of the LSTM."""
     lstm, gpt = study.curves_of_both(lstm_recipe, **RUNS)
 
-    def binary_sooner(runs, metric):
-        return lower_effect(*np.minimum(first_steps_by_order(runs, metric), runs.step[-1]))
+    def binary_lead(runs, metric):
+        return log_ratio_effect(*np.minimum(first_steps_by_order(runs, metric), runs.step[-1]))
 
     binary, ternary = (gpt.fall_below_best(f"{A_VAL}_order{order}") for order in ORDERS)
     alike = [part for metric in LIMITS
-             for part in margin_effects(binary_sooner(lstm, metric), math.log10(SAME_FACTOR))]
+             for part in margin_effects(binary_lead(lstm, metric), math.log10(SAME_FACTOR))]
     return {
         "the GPT memorises binary equations sooner than ternary ones":
-            [binary_sooner(gpt, A_TRAIN)],
+            [binary_lead(gpt, A_TRAIN)],
         "the GPT generalises on binary equations sooner than on ternary ones":
-            [binary_sooner(gpt, A_VAL)],
+            [binary_lead(gpt, A_VAL)],
         "the GPT's A_val is steadier on binary equations": [ternary - binary],
         "the LSTM's learning is less steady than the GPT's":
             [lstm.fall_below_best() - gpt.fall_below_best()],
@@ -62,13 +63,13 @@ def make_figures(study):
 
 
 def make_tables(study):
-    rows = [(NAMES[model], which, *(mean_std(metric, study.curves(model, **RUNS).best(
+    rows = [(NAMES[model], which, *(format_mean_std(metric, study.curves(model, **RUNS).best(
         metric + suffix)) for metric in METRICS)) for model in NAMES
         for suffix, which in WHICH.items()]
     steps = []
     for model, recipe in (("gpt", "default"), ("lstm", "default"), ("lstm", "release")):
         runs = study.curves(model, recipe, **RUNS)
-        cells = [median_span(steps, "{:.0f}") for m in LIMITS
+        cells = [format_median(steps, "{:.0f}") for m in LIMITS
                  for steps in first_steps_by_order(runs, m)]
         steps.append((NAMES[model], recipe, *cells, ternary_first_count(runs)))
     heading = [f"{name}, {LABELS[metric]} ≥ {limit:g}" for metric, limit in LIMITS.items()
@@ -85,7 +86,7 @@ def ternary_first_count(runs):
     return f"{np.sum(ternary < binary)} of {len(binary)}"
 
 
-def lowest_once_general(runs):
+def lowest_accuracy_once_general(runs):
     """Return the lowest A_val on binary or ternary equations after it has reached 0.9 on them."""
     lowest = []
     for order, steps in zip(ORDERS, first_steps_by_order(runs, A_VAL), strict=True):
@@ -106,7 +107,7 @@ first. For the LSTM the order differs between seeds: ternary equations come firs
 {ternary_first_count(study.curves("lstm", "release", **RUNS))} with Glorot gates. Both models
 memorise binary and ternary equations at about the same time. The GPT memorises the binary ones at
 most one evaluation (100 steps) sooner. The GPT's A_val is unsteady: after it has reached 0.9 on
-binary or on ternary equations, it falls to {lowest_once_general(gpt):.2f} at the lowest.
+binary or on ternary equations, it falls to {lowest_accuracy_once_general(gpt):.2f} at the lowest.
 
 The assignment says that the GPT learns binary equations faster and more stably than ternary ones,
 and more stably than the LSTM; these runs show the opposite. The experiment cannot separate the

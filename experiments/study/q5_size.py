@@ -46,9 +46,9 @@ class Sizes:
         """Return the least-squares slope of values over log10 P, for each seed."""
         return fit_slope(np.log10(self.P[self.by_size]), self.sort_by_size(values))
 
-    def fast_memorisation_effects(self, layer):
+    def fast_memorisation_effects(self, layer_index):
         """Return an effect for each width: above 0 if it memorises within a tenth of the steps."""
-        return list(math.log10(FAST * self.last) - self.memorised[layer])
+        return list(math.log10(FAST * self.last) - self.memorised[layer_index])
 
 
 def width_rise(values):

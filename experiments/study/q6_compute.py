@@ -11,8 +11,14 @@ import numpy as np
 from experiments.study import runs as stored
 from experiments.study.figures import Figure, Panel, curve_panels, make_grid, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
-from experiments.study.text import format_mean, format_span, format_table, mean_std, median_span
-from experiments.study.verdict import SAME_ACCURACY, lower_effect, margin_effects, spearman
+from experiments.study.text import (
+    format_mean,
+    format_mean_std,
+    format_median,
+    format_span,
+    format_table,
+)
+from experiments.study.verdict import SAME_ACCURACY, log_ratio_effect, margin_effects, spearman
 
 TITLE = "Question 6: batch size and training budget"
 BATCHES = (32, 64, 128, 256, 512)
@@ -138,8 +144,8 @@ def answer_effects(lstm, gpt):
         best = np.stack([log10_best(runs, L_VAL, a) for a in ALPHAS])     # (α, B, n)
         small = best[7:, SMALL].min((0, 1))
         lowest += [best[:, LARGE].min((0, 1)) - small, best[:7, SMALL].min((0, 1)) - small]
-        with_alpha += list(lower_effect(median_at(runs, L_VAL, 1.0),
-                                        median_at(runs, L_VAL, ALPHAS[0])))
+        with_alpha += list(log_ratio_effect(median_at(runs, L_VAL, 1.0),
+                                            median_at(runs, L_VAL, ALPHAS[0])))
         rise += list(median_at(runs, A_VAL, 1.0) - median_at(runs, A_VAL, ALPHAS[0]))
     falls = [low_budget_mean(lambda a, r=runs: batch_accuracy_fall(r, a)) for runs in (lstm, gpt)]
     return {
@@ -209,10 +215,10 @@ def make_budget_figure(models):
 
 def make_tables(study):
     shown = [(m, a) for m in METRICS[1::2] for a in (0.1, 0.5, 1.0)]
-    rows = [(name, B, *(mean_std(m, study.curves(model, steps=T, batch=B).best(m, step_at(a)))
-                        for m, a in shown)) for model, name in NAMES.items() for B in BATCHES]
+    rows = [(name, B, *(format_mean_std(m, study.curves(model, steps=T, batch=B).best(
+        m, step_at(a))) for m, a in shown)) for model, name in NAMES.items() for B in BATCHES]
     ends = [(L_VAL, 0.1), (L_VAL, 0.3), (L_VAL, 1.0), (A_VAL, 0.1), (A_VAL, 0.3)]
-    extremes = [(NAMES[model], recipe, B, *(median_span(
+    extremes = [(NAMES[model], recipe, B, *(format_median(
         study.curves(model, recipe, steps=T, batch=B).best(m, step_at(a)),
         "{:.2g}" if m == L_VAL else "{:.3f}") for m, a in ends))
         for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))

@@ -5,8 +5,8 @@ import numpy as np
 from experiments.study import runs as stored
 from experiments.study.figures import Figure, best_panels, curve_panels, make_grid
 from experiments.study.runs import A_TRAIN, A_VAL, L_TRAIN, L_VAL, METRICS, NORM
-from experiments.study.text import best_table, format_mean, format_span, format_table, median_span
-from experiments.study.verdict import SAME_ACCURACY, fall_effects, lower_effect, rise_effects
+from experiments.study.text import best_table, format_mean, format_median, format_span, format_table
+from experiments.study.verdict import SAME_ACCURACY, fall_effects, log_ratio_effect, rise_effects
 
 TITLE = "Question 7: weight decay"
 DECAYS = (0.25, 0.5, 0.75, 1.0)
@@ -40,7 +40,7 @@ def compute_effects(study, lstm_recipe):
         "decay 0.75 and 1 generalise sooner than 0.25 and 0.5":
             [general[low] - general[high] for high in (2, 3) for low in (0, 1)],
         "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5":
-            [lower_effect(loss[high], loss[low]) for high in (2, 3) for low in (0, 1)],
+            [log_ratio_effect(loss[high], loss[low]) for high in (2, 3) for low in (0, 1)],
         "decay 0.25 overfits":
             [runs.best(A_TRAIN)[0] - stored.MEMORISED, stored.OVERFITS - accuracy[0]],
         "decay 0.25 is the least steady": list(shortfall[0] - shortfall[1:]),
@@ -50,17 +50,18 @@ def compute_effects(study, lstm_recipe):
              accuracy[-1] - accuracy[0]],
         "decay 0.5 and 0.75 generalise sooner than 0.25": list(general[0] - general[1:3]),
         "L_val falls up to 0.75 and rises slightly beyond":
-            [*fall_effects(loss[:3]), lower_effect(loss[2], loss[3])],
+            [*fall_effects(loss[:3]), log_ratio_effect(loss[2], loss[3])],
         "A_val is near-perfect from 0.5 on, and lower below":
             [*(accuracy[1:] - stored.MEMORISED), accuracy[1:].min(0) - accuracy[0]],
-        "t_f(L_val) is largest at 0.75": [lower_effect(t_loss[i], t_loss[2]) for i in (0, 1, 3)],
+        "t_f(L_val) is largest at 0.75":
+            [log_ratio_effect(t_loss[i], t_loss[2]) for i in (0, 1, 3)],
         "t_f(A_val) falls with every step of the decay": fall_effects(t_accuracy),
         "with decay 0.25 the norm stays the highest":
-            list(lower_effect(norm.mean(-1)[1:], norm.mean(-1)[0])),
+            list(log_ratio_effect(norm.mean(-1)[1:], norm.mean(-1)[0])),
         "with decay 0.25 the norm fluctuates most": list(changes[0] - changes[1:]),
         "with decay 0.25 generalisation is the slowest, or fails": list(general[0] - general[1:]),
         "with decay 0.5 to 1 the norm drops quickly and stays":
-            [*lower_effect(settled[..., 0], runs.values[NORM][1:, :, 0]),
+            [*log_ratio_effect(settled[..., 0], runs.values[NORM][1:, :, 0]),
              *(STABLE - np.ptp(settled, -1) / settled.mean(-1))],
         "the more decay, the smaller the norm and the sooner the generalisation":
             [*fall_effects(norm.mean(-1)), *(-np.diff(general, axis=0))],
@@ -86,7 +87,7 @@ def make_tables(study):
                 "t_f(L_val)": (lambda runs: runs.best_step(L_VAL), "{:.0f}"),
                 "t_f(A_val)": (lambda runs: runs.best_step(A_VAL), "{:.0f}"),
                 "A_val ≥ 0.9 at": (lambda runs: runs.generalisation_step(), "{:.0f}")}
-    rows = [(recipe, f"{decay:g}", *(median_span(measure(study.curves(
+    rows = [(recipe, f"{decay:g}", *(format_median(measure(study.curves(
         "lstm", recipe, steps=T, weight_decay=decay)), form) for measure, form in
         measures.values())) for recipe in ("default", "release") for decay in DECAYS]
     return [("The table shows the median (least to largest) over seeds.",
@@ -97,14 +98,14 @@ def make_tables(study):
                  for decay in DECAYS]))]
 
 
-def has_spike(runs):
+def spike_mask(runs):
     """Return bools (4, n): True if a run's training loss spikes after it has memorised."""
     loss = runs.values[L_TRAIN]
     late = runs.step[:-1] >= runs.memorisation_step()[..., None]
     return (late & (loss[..., 1:] > SPIKE * loss[..., :-1])).any(-1)
 
 
-def norm_at(runs, steps):
+def norms_at(runs, steps):
     """Return the norm of each run (4, n) at its step in `steps`; inf means the last step."""
     return np.array([[np.interp(step, runs.step, norm) for step, norm in zip(*row, strict=True)]
                      for row in zip(steps, runs.values[NORM], strict=True)])
@@ -115,12 +116,12 @@ def make_answer(study):
     both = [runs, study.curves("lstm", "release", **RUNS)]
     loss, first = runs.best(L_VAL), runs.best_step(A_VAL)
     start = [r.values[NORM][..., 0] for r in both]
-    known = [norm_at(r, r.memorisation_step()) for r in both]
+    known = [norms_at(r, r.memorisation_step()) for r in both]
     reached = [(r, r.generalisation_step()) for r in both]
-    general = np.concatenate([norm_at(r, t)[np.isfinite(t)] for r, t in reached])
-    change = np.concatenate([(norm_at(r, t + AROUND) / norm_at(r, t - AROUND) - 1)[np.isfinite(t)]
+    general = np.concatenate([norms_at(r, t)[np.isfinite(t)] for r, t in reached])
+    change = np.concatenate([(norms_at(r, t + AROUND) / norms_at(r, t - AROUND) - 1)[np.isfinite(t)]
                              for r, t in reached])
-    late = np.sum([has_spike(r).sum() for r in both])
+    late = np.sum([spike_mask(r).sum() for r in both])
     rows = [("start", format_span(start, "{:.0f}")), ("memorisation", format_span(known, "{:.0f}")),
             ("generalisation", format_span(general, "{:.0f}"))]
     return f"""

@@ -70,22 +70,22 @@ class Curves:
         """Return t_f: the first step at which each run has its best value (..., n)."""
         return self.step[self._values_to_minimise(metric, until).argmin(-1)].astype(float)
 
-    def reach_step(self, metric, threshold):
+    def first_step_at(self, metric, threshold):
         """Return the first step with at least this accuracy (..., n); inf if there is none."""
         there = self.values[metric] >= np.float32(threshold)
         return np.where(there.any(-1), self.step[there.argmax(-1)], np.inf)
 
     def generalisation_step(self):
         """Return the first step (..., n) at which each run generalises; inf if it never does."""
-        return self.reach_step(A_VAL, GENERAL)
+        return self.first_step_at(A_VAL, GENERAL)
 
     def log10_generalisation_step(self):
-        """Return log10 of general_step, or of the last step for a run that never generalises."""
+        """Return log10 of generalisation_step, or of the last step if a run never generalises."""
         return np.log10(np.minimum(self.generalisation_step(), self.step[-1]))
 
     def memorisation_step(self):
         """Return the first step (..., n) at which each run has memorised its training set."""
-        return self.reach_step(A_TRAIN, MEMORISED)
+        return self.first_step_at(A_TRAIN, MEMORISED)
 
     def fall_below_best(self, metric=A_VAL):
         """Return the mean distance (..., n) of an accuracy below its highest value so far.
@@ -147,7 +147,7 @@ class Study:
         return Curves(step, seeds, values)
 
     def curves_of_both(self, lstm_recipe, **settings):
-        """Return (Curves of the LSTM with recipe `lstm`, Curves of the GPT) for common seeds."""
+        """Return (Curves of the LSTM by `lstm_recipe`, Curves of the GPT) for common seeds."""
         both = self.curves("lstm", lstm_recipe, **settings), self.curves("gpt", **settings)
         seeds = [seed for seed in both[0].seeds if seed in both[1].seeds]
         return [Curves(one.step, seeds, {

@@ -3,11 +3,11 @@
 import numpy as np
 
 from experiments.study.runs import LABELS, METRICS
-from experiments.study.verdict import confidence_interval
+from experiments.study.verdict import mean_and_interval
 
 
 def format_table(heading, rows, left_aligned=1):
-    """Return a Markdown table; the first `left` columns are left-aligned, the others right."""
+    """Return a Markdown table; only the first `left_aligned` columns are left-aligned."""
     marks = ["---" if i < left_aligned else "---:" for i in range(len(heading))]
     return "\n".join("| " + " | ".join(" ".join(str(cell).split()) for cell in line) + " |"
                      for line in (heading, marks, *rows))
@@ -23,7 +23,7 @@ def format_span(values, form="{:.2g}"):
     return " to ".join(dict.fromkeys(format_value(v, form) for v in (values.min(), values.max())))
 
 
-def median_span(values, form="{:.2g}"):
+def format_median(values, form="{:.2g}"):
     """Return "median (smallest to largest)" as text."""
     values = np.ravel(values)
     around = format_span(values, form)
@@ -33,7 +33,7 @@ def median_span(values, form="{:.2g}"):
 def format_mean(values, form="{:.2g}", logarithmic=False):
     """Return "mean (90 % interval)"; with `logarithmic`, the geometric mean of positive values."""
     values = np.log(values) if logarithmic else np.asarray(values)
-    numbers = confidence_interval(values)
+    numbers = mean_and_interval(values)
     mean, low, high = map(np.exp, numbers) if logarithmic else numbers
     return f"{form.format(mean)} ({form.format(low)} to {form.format(high)})"
 
@@ -45,7 +45,7 @@ def format_metric(metric, value):
     return f"{value:.4f}" if "accuracy" in metric or metric.startswith("A") else f"{value:.2g}"
 
 
-def mean_std(metric, values):
+def format_mean_std(metric, values):
     """Return "mean ± population standard deviation", as the assignment requires."""
     return f"{format_metric(metric, np.mean(values))} ± {format_metric(metric, np.std(values))}"
 
@@ -53,8 +53,8 @@ def mean_std(metric, values):
 def best_table(leading_headings, rows):
     """Return a table of best values and first steps, with the best of each column in bold.
 
-    words   headings of the leading columns
-    rows    (leading cells, Curves (n, E)) of each setting
+    leading_headings  headings of the leading columns
+    rows              (leading cells, Curves (n, E)) of each setting
     """
     heading, columns = list(leading_headings), []
     for first in (False, True):
@@ -64,8 +64,8 @@ def best_table(leading_headings, rows):
             means = [values.mean() for values in groups]
             best = (min if first or "loss" in metric else max)(means)
             name = "t_f" if first else metric
-            columns.append([f"**{mean_std(name, values)}**" if mean == best and len(set(means)) > 1
-                            else mean_std(name, values)
-                            for mean, values in zip(means, groups, strict=True)])
+            texts = [format_mean_std(name, values) for values in groups]
+            columns.append([f"**{text}**" if mean == best and len(set(means)) > 1 else text
+                            for mean, text in zip(means, texts, strict=True)])
     return format_table(heading, [[*cells, *row] for (cells, _), row in zip(
         rows, zip(*columns, strict=True), strict=True)], len(leading_headings))

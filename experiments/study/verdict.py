@@ -34,13 +34,13 @@ SAME_FACTOR = 1.25          # of steps and losses: a quarter
 class Claim:
     """A claim of the assignment.
 
-    where     its place in the assignment, such as "Figure 12" or "5 (c)"
-    claim     the claim in our words
-    document  the assignment's own words or numbers
-    effects   arrays (n seeds,), each above zero where the claim holds
-    unit      the unit of the effects
-    any_of    True if one effect above zero is enough
-    unit_step the rounding unit of effects that are counts; 0 for others
+    where          its place in the assignment, such as "Figure 12" or "5 (c)"
+    claim          the claim in our words
+    document       the assignment's own words or numbers
+    effects        arrays (n seeds,), each above zero where the claim holds
+    unit           the unit of the effects
+    any_of         True if one effect above zero is enough
+    rounding_unit  of effects that are counts; 0 for others
     """
 
     where: str
@@ -49,11 +49,11 @@ class Claim:
     effects: list
     unit: str
     any_of: bool = False
-    unit_step: float = 0.0
+    rounding_unit: float = 0.0
 
     @functools.cached_property
     def verdict(self):
-        return judge_claim(self.effects, self.any_of, self.unit_step)
+        return judge_claim(self.effects, self.any_of, self.rounding_unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,35 +77,35 @@ def read_claims(question, effects):
         raise InputError(f"{CLAIMS.name}: {sorted(unlike)} are either not in the file or not "
                          f"computed by the module of the question {question}")
     return [Claim(row["where"], row["claim"], row["document"], effects[row["claim"]], row["unit"],
-                  row["any_of"] == "yes", float(row["unit_step"] or 0)) for row in rows]
+                  row["any_of"] == "yes", float(row["rounding_unit"] or 0)) for row in rows]
 
 
-def judge_claim(effects, any_of=False, unit_step=0.0):
+def judge_claim(effects, any_of=False, rounding_unit=0.0):
     """Return the Verdict on a claim. The arguments are fields of Claim with these names."""
     if any_of:                  # the negation of "all of the opposites hold"
-        all_of = judge_claim([-np.asarray(effect) for effect in effects], unit_step=unit_step)
+        all_of = judge_claim([-np.asarray(effect) for effect in effects], False, rounding_unit)
         opposite = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}
         return Verdict(opposite.get(all_of.word, all_of.word), -all_of.mean, -all_of.high,
                        -all_of.low)
-    strict = [confidence_interval(effect, LEVEL / len(effects), unit_step) for effect in effects]
+    strict = [mean_and_interval(effect, LEVEL / len(effects), rounding_unit) for effect in effects]
     lowest = min(strict, key=lambda found: found[2])
     if lowest[2] < 0:
         return Verdict(NOT_REPRODUCED, *lowest)
-    weakest = min((confidence_interval(effect, LEVEL, unit_step) for effect in effects),
+    weakest = min((mean_and_interval(effect, LEVEL, rounding_unit) for effect in effects),
                   key=lambda found: found[1])
     return Verdict(REPRODUCED if weakest[1] > 0 else INCONCLUSIVE, *weakest)
 
 
-def confidence_interval(values, level=LEVEL, unit_step=0.0):
+def mean_and_interval(values, level=LEVEL, rounding_unit=0.0):
     """Return (mean, low, high): the mean and its Student t interval with `level` on each side.
 
-    The standard deviation is at least that of rounding to multiples of `unit_step`.
+    The standard deviation is at least that of rounding to multiples of `rounding_unit`.
     """
     values = np.asarray(values, float)
     mean, n = float(values.mean()), len(values)
     if n < 2:
         return mean, -math.inf, math.inf
-    std = max(float(values.std(ddof=1)), unit_step / math.sqrt(12))
+    std = max(float(values.std(ddof=1)), rounding_unit / math.sqrt(12))
     half = student_t_quantile(n - 1, level) * std / math.sqrt(n)
     return mean, mean - half, mean + half
 
@@ -134,9 +134,9 @@ def student_t_quantile(df, tail):
 
 
 # --- effects --------------------------------------------------------------------------------------
-def lower_effect(a, b):
-    """Return log10(b / a), an effect above 0 if a is below b (losses, norms or steps)."""
-    return np.log10(b) - np.log10(a)
+def log_ratio_effect(smaller, larger):
+    """Return log10(larger / smaller), above 0 if `smaller` is indeed below `larger`."""
+    return np.log10(larger) - np.log10(smaller)
 
 
 def fall_effects(values):

@@ -30,9 +30,9 @@ def test_each_table_has_the_best_values_of_its_curves(study):
 
 def test_no_run_that_the_report_reads_is_missing(study):
     assert len(study.rows) == 404
-    assert not command.find_missing(study, report.QUESTIONS)
-    assert not command.find_missing(study, report.QUESTIONS, "release")
-    assert len(command.find_missing(study, ["data"], seeds=[9])) == 2 * 8
+    assert not command.find_missing_runs(study, report.QUESTIONS)
+    assert not command.find_missing_runs(study, report.QUESTIONS, "release")
+    assert len(command.find_missing_runs(study, ["data"], seeds=[9])) == 2 * 8
 
 
 def test_a_damaged_table_is_refused(tmp_path):
