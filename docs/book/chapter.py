@@ -43,7 +43,7 @@ class Part:
     code: str = ""
 
     @property
-    def code_line(self):
+    def line_before_code(self):
         """Return the number of the line before the code in the chapter's file."""
         return self.line + (self.body.count("\n") + 2 if self.body else 0)
 
@@ -71,12 +71,12 @@ class Chapter:
         return int(self.name[:2])
 
     @property
-    def layers(self):
+    def layer_names(self):
         """Return the names of the layers of its {proof}, which have step pages."""
         return [name for part in self.find_directives("proof") for name in part.given.split()]
 
     def format_citation(self, label, home_chapter):
-        """Return the citation of an equation of the chapter `home` in this one, as (3) or (1.3)."""
+        """Return the citation of an equation of `home_chapter` in this one, as (3) or (1.3)."""
         number = label.rpartition("-")[2]
         return f"({number})" if home_chapter is self else f"({home_chapter.number}.{number})"
 
@@ -106,7 +106,7 @@ def read_chapter(path):
 
 
 @functools.cache
-def find_equation_chapters():
+def chapters_by_label():
     """Return {label: Chapter} of the equations of all chapters."""
     return {label: chapter for chapter in map(read_chapter, list_chapters())
             for label in chapter.equations}

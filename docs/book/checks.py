@@ -31,13 +31,13 @@ from npdl.study.check.subjects import randomise
 from npdl.study.trace.watch import profile_calls
 
 
-def derivative_at_0(f, step=1e-3):
+def derivative_at_0(f, spacing=1e-3):
     """Return df/dt of f(t) at 0, by fourth-order finite differences."""
-    return (8 * (f(step) - f(-step)) - (f(2 * step) - f(-2 * step))) / (12 * step)
+    return (8 * (f(spacing) - f(-spacing)) - (f(2 * spacing) - f(-2 * spacing))) / (12 * spacing)
 
 
 def numerical_gradient(f, x, upstream):
-    """Return the numerical gradient of sum(f(x) * dout) at x."""
+    """Return the numerical gradient of sum(f(x) * upstream) at x."""
     x = np.array(x, "float64")
     dx = np.zeros_like(x)
     for at in np.ndindex(x.shape):
@@ -143,10 +143,10 @@ def _execute_check(chapter, part, namespace):
     linecache.checkcache(file)
     try:
         with np.errstate(invalid="raise"):
-            exec(compile("\n" * part.code_line + part.code, file, "exec"), namespace)
+            exec(compile("\n" * part.line_before_code + part.code, file, "exec"), namespace)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [one.lineno for one in frames if one.filename == file]
-        line = [part.code_line, *lines, *filter(None, [getattr(error, "lineno", None)])][-1]
+        line = [part.line_before_code, *lines, *filter(None, [getattr(error, "lineno", None)])][-1]
         said = str(error) or linecache.getline(file, line).strip()
         chapter.fail(line, f"check {part.given} fails: {type(error).__name__}: {said}")

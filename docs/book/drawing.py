@@ -78,17 +78,17 @@ def draw_matrix(axes, values, rows=(), columns=(), low=0.0):
     axes.spines[:].set_visible(False)
 
 
-def draw_matrices(height, parts, rows=(), columns=(), **options):
+def draw_matrices(height, matrices, rows=(), columns=(), **options):
     """Draw the matrices {title: values} side by side; return (Figure, axes)."""
-    made, axes = make_figure(height, 1, len(parts))
-    for axis, (title, values) in zip(axes, parts.items(), strict=True):
+    made, axes = make_figure(height, 1, len(matrices))
+    for axis, (title, values) in zip(axes, matrices.items(), strict=True):
         draw_matrix(axis, values, rows, columns)
         axis.set(title=title, **options)
     return made, axes
 
 
 def draw_table(height, values, rows, columns, printed_numbers=(), **options):
-    """Return a Figure of one matrix; `written` are the numbers to print in its squares."""
+    """Return a Figure of one matrix; `printed_numbers` are shown in its squares."""
     made, axis = make_figure(height)
     draw_matrix(axis, values, rows, columns)
     axis.set(**options)

@@ -62,7 +62,7 @@ def _balance_brackets(tex):
 
 
 def _split_tex(tex, pattern, ignored_brackets=r"(?!)"):
-    """Split TeX before each match of `pattern` outside of brackets; `open_ones` are no brackets."""
+    """Split TeX before each match of `pattern`, but not inside of brackets that count."""
     pieces, depth, start = [], 0, 0
     for match in re.finditer(rf"{ignored_brackets}|(?P<cut>{pattern})|"
                              r"(?P<open>\\begin|\\lVert|\\langle|[{(\[])|"

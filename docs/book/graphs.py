@@ -116,14 +116,14 @@ def find_route(source, target, nodes):
                  for at in (upper, lower)]
         if not all(max(ahead) <= box - BOX / 2 - CLEAR or min(ahead) >= box + BOX / 2 + CLEAR
                    for box in taken):
-            free = next(filter(None, (_find_free_x(taken, BOX / 2 + far) for far in (8, CLEAR))))
+            free = next(filter(None, (_list_free_x(taken, BOX / 2 + far) for far in (8, CLEAR))))
             ahead = 2 * [min(free, key=lambda at: abs(at - sum(ahead) / 2))]
         points += [(ahead[0], upper), (ahead[1], lower)]
     return [*points, end]
 
 
-def _find_free_x(box_centres, distance):
-    """Return the x at least `reach` from all box centres `taken`, as near to a box as possible."""
+def _list_free_x(box_centres, distance):
+    """Return the list of x that are `distance` from one box centre, and no nearer to any other."""
     return [at for box in box_centres for at in (box - distance, box + distance)
             if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= distance for one in box_centres)]
 
@@ -137,23 +137,23 @@ def draw_graph(name):
                "an array and its shape in this run. Small letters name the arrays that the "
                "backward reads from the cache, or the layer that computed the array.")
     heights = [place_nodes(nodes) + 60 for _, nodes in parts]
-    draw, top = Drawing(sum(heights)), 0
+    drawing, top = Drawing(sum(heights)), 0
     for (phase, nodes), height in zip(parts, heights, strict=True):
-        draw.text(WIDTH / 2, top + 14, phase)
-        _draw_nodes(draw, nodes, top + 30, "back" if phase == "backward" else "")
+        drawing.text(WIDTH / 2, top + 14, phase)
+        _draw_nodes(drawing, nodes, top + 30, "back" if phase == "backward" else "")
         top += height
-    return draw.format_svg(caption), caption
+    return drawing.format_svg(caption), caption
 
 
-def _draw_nodes(draw, nodes, top, kind):
+def _draw_nodes(drawing, nodes, top, kind):
     read = {id(one) for node in nodes for one in node.made_of}
     for node in nodes:
         for one in node.made_of:
-            draw.arrow(*((x, y + top) for x, y in find_route(one, node, nodes)), kind=kind)
+            drawing.arrow(*((x, y + top) for x, y in find_route(one, node, nodes)), kind=kind)
     for node in nodes:
         x, y = node.at
-        draw.box(x, y + top, "", BOX, HIGH, "hot" if kind and id(node) not in read else "")
+        drawing.box(x, y + top, "", BOX, HIGH, "hot" if kind and id(node) not in read else "")
         rows = [node.name, "×".join(map(str, node.shape)),
                 " ".join(dict.fromkeys(node.also))[:14]][: 3 if node.also else 2]
         for n, words in enumerate(rows):
-            draw.text(x, y + top - 8 * (len(rows) - 1) + 16 * n, words, "small" if n else "")
+            drawing.text(x, y + top - 8 * (len(rows) - 1) + 16 * n, words, "small" if n else "")

@@ -44,40 +44,39 @@ class Mistake:
 def try_mistakes(chapter, part, namespace):
     """Return the Mistakes of a directive, with the result of `blame` or of their expression.
 
-    `space` holds the names of the chapter's checks. Raises BookError if `blame` finds nothing, or
-    first names another line and the chapter does not give a reason.
+    Raises BookError if `blame` finds nothing, or first names another line without a reason.
     """
     made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
     for mistake in made:
         try:
             function, statement = find_statement(find_object(target), mistake.was)
-            edit = replaced_statement(function, statement, mistake.now)
+            mistake_made = replaced_statement(function, statement, mistake.now)
             if mistake.asked:
-                mistake.said = _compare_values(mistake, namespace, edit)
+                mistake.said = _compare_values(mistake, namespace, mistake_made)
             else:
                 name = layer[0] if layer else target.partition(":")[2]
-                mistake.said = _run_blame(mistake, name, function, statement, edit)
+                mistake.said = _check_blame(mistake, name, function, statement, mistake_made)
         except InputError as error:
             chapter.fail(mistake.line, str(error))
     return made
 
 
-def _run_blame(mistake, name, function, statement, edit):
+def _check_blame(mistake, class_name, function, expected_statement, mistake_made):
     """Return the report of `blame` on a layer with a mistake, as text.
 
     The time limit is 10 minutes, so that the usual limit of work ends the search, and the answer
     does not depend on the machine's speed. Raises InputError if blame first names another line and
     the mistake has no reason for this.
     """
-    with edit, contextlib.chdir(ROOT), warnings.catch_warnings(), mock.patch.object(
+    with mistake_made, contextlib.chdir(ROOT), warnings.catch_warnings(), mock.patch.object(
             blaming, "SECONDS", 600.0):
         warnings.simplefilter("ignore")
-        layer, inputs, options = sample(find_class(name))
+        layer, inputs, options = sample(find_class(class_name))
         report = blaming.blame(layer, *inputs, **options)
     if report.right:
         raise InputError(f"blame finds nothing wrong with {mistake.now!r}")
     named = report.file, report.function, report.line
-    meant = function.__code__.co_filename, function.__qualname__, statement.first_line
+    meant = function.__code__.co_filename, function.__qualname__, expected_statement.first_line
     if named != meant and not mistake.other:
         raise InputError(f"blame first names line {report.line} of {report.function}, not "
                          f"{mistake.now!r}: improve blame, or say why that line is rightly the "
@@ -87,11 +86,11 @@ def _run_blame(mistake, name, function, statement, edit):
     return str(report)
 
 
-def _compare_values(mistake, namespace, edit):
+def _compare_values(mistake, namespace, mistake_made):
     """Return text with the value of the mistake's expression, without and with the mistake."""
     values = []
     with np.errstate(all="ignore"), np.printoptions(precision=4, suppress=True):
-        for way in (contextlib.nullcontext(), edit):
+        for way in (contextlib.nullcontext(), mistake_made):
             with way:
                 values.append(str(evaluate_expression(mistake.asked, namespace)))
     if values[0] == values[1]:
@@ -136,7 +135,7 @@ def find_statement(target, code):
 
 @contextlib.contextmanager
 def replaced_statement(function, statement, new_code):
-    """Return a context in which `function` has `now` in place of the statement.
+    """Return a context in which `function` has `new_code` in place of the statement.
 
     linecache then holds the edited file, so reports show the lines that ran.
     """

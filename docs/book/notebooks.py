@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import npdl
 from docs.book import sources
-from docs.book.chapter import BookError, find_equation_chapters
+from docs.book.chapter import BookError, chapters_by_label
 from docs.book.sources import ROOT
 
 WRITTEN = Path(__file__).parent / "notebooks"
@@ -89,7 +89,7 @@ def make_chapter_cells(chapter):
     yield new_code_cell(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
                         "npdl.step(layer, *inputs, **options)")
     yield new_markdown_cell("## Gradient checks")
-    yield new_code_cell(f"for name in {chapter.layers!r}:\n"
+    yield new_code_cell(f"for name in {chapter.layer_names!r}:\n"
                         "    layer, inputs, options = samples.sample(layers[name])\n"
                         "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
     listing = sources.make_cited_listing(chapter, part)
@@ -103,7 +103,7 @@ def make_chapter_cells(chapter):
     yield new_code_cell("layer, inputs, options = samples.sample(Mine)\n"
                         "assert_right(layer, *inputs, **options)\n"
                         "print(\"every gradient is right\")")
-    homes, cited = find_equation_chapters(), [line for line in listing.lines if line.cited]
+    homes, cited = chapters_by_label(), [line for line in listing.lines if line.cited]
     for number, line in enumerate(cited, 1):
         written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
         equations = "\n\n".join(

@@ -8,7 +8,7 @@ import numpy as np
 from docutils.utils.math import MathError
 
 from docs.book import checks, graphs, layers, pictures, sources, trained
-from docs.book.chapter import CITED, find_equation_chapters
+from docs.book.chapter import CITED, chapters_by_label
 from docs.book.equations.tex import Number, parse_equation
 from docs.book.formulas import to_mathml_parts
 from docs.book.markup import colour_code, html_block, make_folded_block, text_to_html
@@ -46,7 +46,7 @@ class Page:
             text = text.replace(YOURSELF, YOURSELF + html_block(
                 f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>'
                 "The notebook of this chapter</a> runs its layers and checks your own.</p>"))
-        return text.replace(WRONG, layers.embed_step_pages(self.chapter.layers) + "\n" + WRONG)
+        return text.replace(WRONG, layers.embed_step_pages(self.chapter.layer_names) + "\n" + WRONG)
 
     def render_picture(self, part):
         if part.given not in pictures.NAMES:
@@ -95,7 +95,7 @@ class Page:
 
     def format_link(self, line, label):
         """Return the link to an equation: (3) in this chapter, (1.3) in another."""
-        home = self.chapter if label in self.chapter.equations else find_equation_chapters().get(
+        home = self.chapter if label in self.chapter.equations else chapters_by_label().get(
             label)
         if home is None:
             self.chapter.fail(line, f"equation {label!r} is in no chapter")

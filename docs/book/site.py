@@ -64,7 +64,7 @@ class Site:
             print(chapter.name, flush=True)
             self._write_page(f"chapters/{chapter.path.name}", Page(chapter).format_page(),
                              f"docs/book/chapters/{chapter.path.name}")
-            steps |= dict.fromkeys(chapter.layers)
+            steps |= dict.fromkeys(chapter.layer_names)
         for name in steps:
             print(f"step {name}", flush=True)
             _write_file(self.extra / "steps" / f"{name}.html", make_step_page(name))
@@ -89,7 +89,7 @@ class Site:
         _write_file(self.folder / site_path, text.replace(WHEEL_IN_TEXT, WHEEL))
 
     def _convert_link(self, match, origin, site_path):
-        """Return a link of the page `origin`, converted for the page `place` of the site."""
+        """Return a link of the page `origin`, converted for the page `site_path`."""
         _, picture, shown, full = match.groups()
         target, _, anchor = (full or "").partition("#")
         if "://" in target or target.startswith("mailto:") or not target:

@@ -30,7 +30,7 @@ DATA = Path(__file__).parent / "data"
 IGNORED = -1            # a target that doesn't count
 
 
-def train_model(name):
+def make_record(name):
     """Train a model and return its record, converted to JSON types."""
     return json.loads(json.dumps(MODELS[name]()))
 
@@ -38,7 +38,7 @@ def train_model(name):
 def write_record(name):
     """Train a model, write its record into data/, and return the path."""
     path = DATA / f"{name}.json"
-    path.write_text(json.dumps(train_model(name), separators=(",", ":")) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(make_record(name), separators=(",", ":")) + "\n", encoding="utf-8")
     return path
 
 
@@ -118,7 +118,7 @@ NUMBERS = ("one two three four five six seven eight nine ten eleven twelve thirt
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def record_thermometer_line():
+def make_record_of_thermometer_line():
     """Fit one weight and one bias to five pairs of Celsius and Fahrenheit, both in hundreds."""
     celsius = np.array([[-20.0], [0.0], [15.0], [37.0], [100.0]]) / 100
     fahrenheit = celsius * 1.8 + 0.32
@@ -132,7 +132,7 @@ def record_thermometer_line():
             "offsets": rounded([seen[n][1] for n in shown])}
 
 
-def record_xor_networks():
+def make_record_of_xor_networks():
     """Train two networks on exclusive or, with and without a tanh between the linear layers."""
     x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = np.array([[0.0], [1.0], [1.0], [0.0]])
@@ -147,7 +147,7 @@ def record_xor_networks():
     return found
 
 
-def record_next_letters():
+def make_record_of_next_letters():
     """Train a model to predict the next letter in the names of the numbers from one to twenty."""
     words = np.unique([*"".join(NUMBERS), "."])
     before = np.searchsorted(words, [*"".join(NUMBERS)])
@@ -164,7 +164,7 @@ def record_next_letters():
             "losses": rounded([losses[0], losses[-1]])}
 
 
-def record_weekday_embeddings():
+def make_record_of_weekday_embeddings():
     """Train 2-D embeddings of the seven days, by predicting a day at most one day away."""
     days = np.repeat(np.arange(7), 3)
     beside = (days + np.tile([0, 1, -1], 7)) % 7
@@ -181,7 +181,7 @@ FILLER = "abcdefgh"
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
-def record_light_switch():
+def make_record_of_light_switch():
     """Train an RNN of 3 units to tell if a light is on. 1 and 0 switch it; - leaves it as it is."""
     rng = np.random.default_rng(0)
     model = make_sequential((npdl.Embedding, 3, 3), (npdl.RNN, 3, 3), (npdl.Linear, 3, 2))
@@ -206,7 +206,7 @@ def record_light_switch():
             "right": rounded(measure_accuracy(model, *batch(0, 300)))}
 
 
-def record_closing_brackets():
+def make_record_of_closing_brackets():
     """Train an LSTM to close the bracket that was opened, after any number of letters."""
     rng, words = np.random.default_rng(0), np.unique([*BRACKETS, *BRACKETS.values(), *FILLER])
     model = npdl.LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
@@ -238,7 +238,7 @@ NAMES = {"anna": "she", "mary": "she", "lucy": "she", "tom": "he", "john": "he",
 MIDDLE = "went to the old red house by the sea and sat in the green garden until".split()
 
 
-def record_pronouns():
+def make_record_of_pronouns():
     """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
     rng, words = np.random.default_rng(0), np.unique([*NAMES, *MIDDLE, "he", "she", "met"])
     model = make_sequential((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
@@ -265,7 +265,7 @@ PLACES = {"river": "shore", "water": "shore", "fish": "shore",
           "money": "house", "town": "house", "street": "house"}
 
 
-def record_bank_meanings():
+def make_record_of_bank_meanings():
     """Train a forward and a bidirectional RNN on "bank", whose meaning depends on a later word."""
     rng, kinds = np.random.default_rng(0), list(PLACES)
     words = np.unique([*kinds, *"we sat on the bank of near".split()])
@@ -295,7 +295,7 @@ def record_bank_meanings():
 
 # -- chapters 9 to 13: deep stacks, a date, two heads, blocks, a GPT that counts ------------------
 
-def record_deep_networks():
+def make_record_of_deep_networks():
     """Train networks of 20 layers on the exclusive or of three bits, with and without LayerNorm."""
     x = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     y = (x > 0).sum(1) % 2
@@ -316,7 +316,7 @@ def record_deep_networks():
     return found
 
 
-def record_date_translation():
+def make_record_of_date_translation():
     """Train an LSTM with attention to translate dates, as in chapter 13."""
     data, words = Dates(), Dates.words
     model = npdl.LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
@@ -344,7 +344,7 @@ class SelfAttention(npdl.MultiHeadAttention):
         return sum(super().backward(dy, cache))         # x is used three times
 
 
-def record_attention_heads():
+def make_record_of_attention_heads():
     """Train one head and two heads to predict the previous letter and the first one of its line."""
     rng, V, S = np.random.default_rng(0), 8, 8
 
@@ -384,7 +384,7 @@ def train_to_count(model, steps, S=24, B=16, **options):
     return fit(model, batch, steps, 3e-3, **options)
 
 
-def record_block_predictions():
+def make_record_of_block_predictions():
     """Train a GPT of four blocks, and return the prediction that each block's output would give."""
     model = npdl.GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                      dtype="float64")
@@ -397,7 +397,7 @@ def record_block_predictions():
     return {"text": text, "letters": LETTERS[top].tolist(), "p": rounded(rows[:, top], 2)}
 
 
-def record_counting_gpt():
+def make_record_of_counting_gpt():
     """Train a GPT to count in words, and record its continuations of "twenty one "."""
     model = npdl.GPT(len(LETTERS), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
                      dtype="float64")
@@ -418,7 +418,7 @@ CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
 
 def descend_valley(make_optimizer, steps):
-    """Return the path (`steps` + 1 points) of the optimizer make(model) in a quadratic valley."""
+    """Return the path (`steps` + 1 points) of make_optimizer(model) in a quadratic valley."""
     model = npdl.Linear(1, 2, bias=False, dtype="float64")
     model.W.data[...] = [START]
     optimizer, path = make_optimizer(model), [model.W.data[0].copy()]
@@ -429,7 +429,7 @@ def descend_valley(make_optimizer, steps):
     return path
 
 
-def record_valley():
+def make_record_of_valley():
     """Return paths of SGD and AdamW in a valley that is 50 times as steep across as along."""
     makes = {"SGD": lambda model: npdl.SGD(model, 0.036),
              "AdamW": lambda model: npdl.AdamW(model, 0.1, weight_decay=0.0)}
@@ -441,7 +441,7 @@ SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings n
              "the child plays outside": 2, "a storm is coming": 5}
 
 
-def record_sentence_search():
+def make_record_of_sentence_search():
     """Train a language model on five sentences, and compare greedy decoding with beam search."""
     texts = [["start", *text.split(), "."] for text, count in SENTENCES.items()
              for _ in range(count)]
@@ -461,7 +461,7 @@ def record_sentence_search():
         "second": {word: second[word] for word in ("dog", "cat", "bird", "child")}}
 
 
-def record_adapter_ranks():
+def make_record_of_adapter_ranks():
     """Train adapters of rank 1 to 6, with which a model that fits one curve learns another."""
     waves = np.linspace(-2, 2, 64)[:, None] * np.arange(1, 5)
     features = np.concatenate([np.sin(waves), np.cos(waves)], 1)
@@ -482,7 +482,7 @@ def record_adapter_ranks():
     return found
 
 
-def record_late_generalisation():
+def make_record_of_late_generalisation():
     """Return both accuracies of a stored run of the study: the default GPT with seed 42."""
     runs = Study().curves("gpt")
     at = runs.seeds.index(42)
@@ -490,7 +490,7 @@ def record_late_generalisation():
                                            for name in ("train_accuracy", "validation_accuracy")}}
 
 
-def record_longer_sequences():
+def make_record_of_longer_sequences():
     """Train models to recall the letter two positions back, and test them on longer sequences."""
     V = 6
     found = {"places": list(range(3, 41))}                   # counted from 1
@@ -513,7 +513,7 @@ def record_longer_sequences():
     return found
 
 
-def record_loss_after_memorising():
+def make_record_of_loss_after_memorising():
     """Return training losses of stored runs of the study: the default LSTM after memorising.
 
     log_loss        the logarithm of the loss with seed 42, from step 3000 on
@@ -529,5 +529,5 @@ def record_loss_after_memorising():
             "steps_for_e": rounded(5000 / (from_5000 - to_10000), 0)}
 
 
-MODELS = {name.removeprefix("record_"): function for name, function in globals().items()
-          if name.startswith("record_")}
+MODELS = {name.removeprefix("make_record_of_"): function for name, function in globals().items()
+          if name.startswith("make_record_of_")}

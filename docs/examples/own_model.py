@@ -59,7 +59,7 @@ class CoupledLSTM(npdl.Layer):
         return np.stack(dxs[::-1], 1)
 
 
-def coupled(config, task):
+def make_coupled_lstm(config, task):
     V, H = task.vocab_size, config.width
     return npdl.Sequential(npdl.Embedding(V, H, rng=1), CoupledLSTM(H, H, rng=2),
                            npdl.Linear(H, V, rng=3))
@@ -68,8 +68,8 @@ def coupled(config, task):
 def main(folder=None, steps=400, **settings):
     folder = Path(folder or tempfile.mkdtemp())
     (folder / "rhyme.txt").write_text(RHYME * 40)
-    train(Config(text=str(folder / "rhyme.txt"), model=coupled, width=64, block=32, lr=1e-2,
-                 clip=1.0, steps=steps, eval_every=steps // 4, **settings), folder / "run")
+    train(Config(text=str(folder / "rhyme.txt"), model=make_coupled_lstm, width=64, block=32,
+                 lr=1e-2, clip=1.0, steps=steps, eval_every=steps // 4, **settings), folder / "run")
     accuracy = read_records(folder / "run" / "metrics.jsonl")[-1]["validation_accuracy"]
     print(f"{accuracy:.1%} of the next characters are right; the run is in {folder}")
     return accuracy

@@ -24,7 +24,7 @@ FRAMES = 60
 RATE, LAST = 8, 25                  # frames a second, and how often the last one is shown
 
 
-def record_run():
+def train_and_record():
     """Train a GPT, copy its curves.png into GALLERY, and return the values for the animation.
 
     The result is {"p", "frequency", "step": steps, "train_loss" and other METRICS: values, "at":
@@ -51,7 +51,7 @@ def record_run():
 
 
 def draw_animation(run):
-    """Write grokking.webp from the result of `record_run`."""
+    """Write grokking.webp from the result of `train_and_record`."""
     canvas = style.make_figure(7, 4.2, "")
     frames = [*range(len(run["at"])), *[len(run["at"]) - 1] * LAST]
     animation = FuncAnimation(canvas, lambda frame: draw_frame(canvas, run, frame), frames,
@@ -93,4 +93,4 @@ def draw_frame(canvas, run, frame):
 
 if __name__ == "__main__":
     start_script()
-    draw_animation(record_run())
+    draw_animation(train_and_record())

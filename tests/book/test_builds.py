@@ -97,7 +97,7 @@ def test_a_chapter_in_good_form(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE)
     page, text = build_page(path)
-    assert page.chapter.layers == ["Linear"] and "<b>001.3.1</b>" in text
+    assert page.chapter.layer_names == ["Linear"] and "<b>001.3.1</b>" in text
     assert "wrong sign" in text and "fix        self.W.grad += rows.T @ dy_rows" in text
 
 

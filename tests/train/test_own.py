@@ -104,9 +104,10 @@ def test_custom_model_has_right_gradients_and_prints_sample(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "A sample:" in said and "for more text, give load_run(" in said
     assert commands.generate([str(tmp_path / "run")]) == 2
-    assert "coupled is defined in the program that trained the run" in capsys.readouterr().err
-    config = Config(text=str(tmp_path / "rhyme.txt"), model=names["coupled"], width=64, block=32,
-                    lr=1e-2, clip=1.0, steps=4, eval_every=1, engine="plain")
+    said = capsys.readouterr().err
+    assert "make_coupled_lstm is defined in the program that trained the run" in said
+    config = Config(text=str(tmp_path / "rhyme.txt"), model=names["make_coupled_lstm"], width=64,
+                    block=32, lr=1e-2, clip=1.0, steps=4, eval_every=1, engine="plain")
     assert load_run(tmp_path / "run", config).model.params()
 
 

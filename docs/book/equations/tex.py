@@ -96,7 +96,7 @@ class Token:
     glued: bool
 
 
-def split_tokens(tex):
+def read_tokens(tex):
     """Return the list of Tokens of a TeX text, without spaces."""
     found, at, end = [], 0, -1
     while at < len(tex):
@@ -117,7 +117,7 @@ def parse_equation(tex):
 
     Raises NotRead with the part that can't be parsed.
     """
-    reader = _Parser(split_tokens(tex))
+    reader = _Parser(read_tokens(tex))
     statements = [reader.parse_relations()]
     while reader.peek() is not None:
         if not reader.take(*PARTS[:-1]):

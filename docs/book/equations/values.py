@@ -119,7 +119,7 @@ class Values:
     # -- values ---------------------------------------------------------------------------------
 
     def evaluate(self, node, index_values=None):
-        """Return the value of a tree for the indices `at`."""
+        """Return the value of a tree for {index: number}."""
         return getattr(self, f"evaluate_{type(node).__name__.lower()}")(
             node, {} if index_values is None else index_values)
 
@@ -233,7 +233,7 @@ def get_entry(value, indices, name):
 
 
 def index_range(value, axis):
-    """Return the range of the index on axis `place` of a value, or None if it is unknown."""
+    """Return the range of the index on an axis of a value, or None if it is unknown."""
     if isinstance(value, Mapping):
         return list(value) if axis == 0 else None
     if isinstance(value, list | tuple) and axis == 0:
