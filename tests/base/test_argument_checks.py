@@ -24,7 +24,7 @@ from npdl.layers.linear import Linear
 from npdl.study.trees import is_nested, leaves, map_leaves
 from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
-from tests.tools.running import build, case_rng
+from tests.tools.running import build, make_case_rng
 
 NOTHING = "None"                        # stands for None, which stands for no change
 # {what is done to an array: (the spoilt array or None where it is no change, what it means)}.
@@ -102,7 +102,7 @@ def cases_of_all_inputs(name):
     """Return as many cases of a layer as have another number or kind of inputs."""
     found = {}
     for case in CASES[name]:
-        _, inputs, options = case.build(case_rng(case))
+        _, inputs, options = case.build(make_case_rng(case))
         arrays = arrays_by_leaf({**dict(enumerate(inputs)), **options})
         found.setdefault(tuple((i, a.dtype.kind, a.ndim) for i, a in arrays.items()), case)
     return list(found.values())
@@ -180,7 +180,7 @@ def find_wrong_result(case, built, values, change_name, outputs_and_cache):
     if not list(leaves(outputs)):
         return None                             # integers came out: nothing has a gradient
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):   # dropout's
-        returned = built.layer.backward(built.upstream(outputs), cache)
+        returned = built.layer.backward(built.draw_upstream(outputs), cache)
     returned = returned if isinstance(returned, tuple) else (returned,)
     for i, (x, dx) in enumerate(zip(built.inputs, returned, strict=False)):
         if isinstance(x, np.ndarray) and isinstance(dx, np.ndarray) and x.shape != dx.shape:
@@ -194,7 +194,7 @@ def test_wrong_upstream_gradients_raise(name):
     for case in cases_of_all_inputs(name):
         built = build(case)
         outputs, cache = built.forward()
-        dout = built.upstream(outputs)
+        dout = built.draw_upstream(outputs)
         for (number, array), (what, change) in itertools.product(
                 arrays_by_leaf(dout).items(), WRONG_GRADIENTS.items()):
             value = change(array)

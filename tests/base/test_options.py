@@ -30,7 +30,7 @@ def is_real(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def is_count(value):
+def is_positive_integer(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
@@ -55,7 +55,7 @@ COUNTS = ("d_model", "d_in", "d_out", "d_hidden", "d_x", "d_parent", "num_classe
           "source_vocab", "target_vocab", "num_layers", "num_heads", "multiplier", "max_len",
           "channels", "groups", "rank", "d_query", "d_key", "d_inner", "num_kv_heads")
 RIGHT = {                                       # what an option may be, by its name
-    **dict.fromkeys(COUNTS, is_count),
+    **dict.fromkeys(COUNTS, is_positive_integer),
     "norm": one_of("post", "pre"), "activation": one_of(*ACTIVATIONS),
     "positions": one_of(*POSITIONS), "exponent": one_of("k/d", "2k/d"),
     "rounding": one_of("floor", "nearest", "nf4"),
@@ -63,10 +63,12 @@ RIGHT = {                                       # what an option may be, by its 
     "query": one_of("preliminary", "previous"), "reduction": one_of("mean", "sum", "none"),
     "average": one_of("sample", "token"), "dropout": between(0, 1), "rate": between(0, 1),
     "attention_dropout": between(0, 1), "smoothing": lambda v: is_real(v) and 0 <= v <= 1,
-    "eps": above_0, "rope_theta": above_0, "d": lambda v: is_count(v) and v % 2 == 0,
-    "d_head": lambda v: v is None or is_count(v) and v % 2 == 0,
-    "momentum": lambda v: is_real(v) and 0 < v <= 1, "bits": lambda v: is_count(v) and 2 <= v <= 16,
-    "block": lambda v: v is None or is_count(v), "alpha": lambda v: v is None or above_0(v),
+    "eps": above_0, "rope_theta": above_0, "d": lambda v: is_positive_integer(v) and v % 2 == 0,
+    "d_head": lambda v: v is None or is_positive_integer(v) and v % 2 == 0,
+    "momentum": lambda v: is_real(v) and 0 < v <= 1,
+    "bits": lambda v: is_positive_integer(v) and 2 <= v <= 16,
+    "block": lambda v: v is None or is_positive_integer(v),
+    "alpha": lambda v: v is None or above_0(v),
     "factor": finite, "scale": finite,
     "rng": lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
     "dtype": one_of("float32", "float64"),
@@ -158,23 +160,23 @@ OPTIMIZERS = {**dict.fromkeys(("lr", "weight_decay", "eps", "lr_ratio"), between
               "momentum": between(0, 1), "beta": between(0, 1), "betas": lambda v: False}
 TREE = Tree({"a": (0.5, {"b": 0.5, "c": 0.25}), "b": 0.25}, probabilities=True)
 CALLS = {
-    "greedy's max_len": (lambda v: greedy(TREE, v), is_count),
+    "greedy's max_len": (lambda v: greedy(TREE, v), is_positive_integer),
     "greedy's eos": (lambda v: greedy(TREE, 3, v), lambda v: v in (None, (2,)) or (
         isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 2)),
-    "sample's max_len": (lambda v: sample(TREE, v, 0), is_count),
+    "sample's max_len": (lambda v: sample(TREE, v, 0), is_positive_integer),
     "sample's seed": (lambda v: sample(TREE, 3, v), RIGHT["rng"]),
-    "sample's count": (lambda v: sample(TREE, 3, 0, count=v), is_count),
+    "sample's count": (lambda v: sample(TREE, 3, 0, count=v), is_positive_integer),
     "sample's temperature": (lambda v: sample(TREE, 3, 0, temperature=v), above_0),
-    "sample's top_k": (lambda v: sample(TREE, 3, 0, top_k=v), lambda v: v is None or is_count(v)),
+    "sample's top_k": (lambda v: sample(TREE, 3, 0, top_k=v), RIGHT["block"]),
     "sample's top_p": (lambda v: sample(TREE, 3, 0, top_p=v),
                        lambda v: v is None or (is_real(v) and 0 < v <= 1)),
-    "beam's width": (lambda v: beam_search(TREE, v, 3), is_count),
-    "beam's max_len": (lambda v: beam_search(TREE, 2, v), is_count),
-    "beam's n_best": (lambda v: beam_search(TREE, 2, 3, n_best=v), is_count),
+    "beam's width": (lambda v: beam_search(TREE, v, 3), is_positive_integer),
+    "beam's max_len": (lambda v: beam_search(TREE, 2, v), is_positive_integer),
+    "beam's n_best": (lambda v: beam_search(TREE, 2, 3, n_best=v), is_positive_integer),
     "beam's length_power": (lambda v: beam_search(TREE, 2, 3, length_power=v),
                             lambda v: is_real(v) and -10 <= v <= 10),
-    "exhaustive's max_len": (lambda v: exhaustive_search(TREE, v), is_count),
-    "exhaustive's n_best": (lambda v: exhaustive_search(TREE, 3, n_best=v), is_count),
+    "exhaustive's max_len": (lambda v: exhaustive_search(TREE, v), is_positive_integer),
+    "exhaustive's n_best": (lambda v: exhaustive_search(TREE, 3, n_best=v), is_positive_integer),
     **{f"{kind.__name__}'s {name}": (lambda v, kind=kind, name=name: kind(
         Linear(2, 2), *([["W"]] if kind is optim.Muon else []), **{name: v}), right)
        for kind in (optim.SGD, optim.NesterovSGD, optim.RMSprop, optim.Adam, optim.AdamW,
@@ -184,19 +186,20 @@ CALLS = {
     "Grokfast's amplify": (lambda v: optim.Grokfast([Linear(2, 2).W], amplify=v),
                            between(0, math.inf)),
     "clipping": (lambda v: optim.clip_by_global_norm([Linear(2, 2).W], v), above_0),
-    "p": (lambda v: ModularArithmetic(p=v), lambda v: is_count(v) and v >= 2),
-    "q": (lambda v: ModularArithmetic(p=5, q=v), lambda v: v is None or is_count(v)),
+    "p": (lambda v: ModularArithmetic(p=v), lambda v: is_positive_integer(v) and v >= 2),
+    "q": (lambda v: ModularArithmetic(p=5, q=v), lambda v: v is None or is_positive_integer(v)),
     "r_train": (lambda v: ModularArithmetic(p=9, r_train=v),
                 lambda v: is_real(v) and 0 < v <= 1 and round(81 * v) > 0),
     "operator": (lambda v: ModularArithmetic(p=5, operator=v), one_of("+", "-", "*", "/")),
-    "batch size": (lambda v: batch_indices(9, v, 0, 0), is_count),
+    "batch size": (lambda v: batch_indices(9, v, 0, 0), is_positive_integer),
     "characters": (lambda v: Characters(v),
                    lambda v: isinstance(v, str) and v and list(v) == sorted(set(v))),
     "bits": (lambda v: quantize(np.ones((2, 3)), v), RIGHT["bits"]),
-    "rank": (lambda v: add_lora(Autoencoder(2, 4, 4), rank=v), lambda v: is_count(v) and v <= 4),
+    "rank": (lambda v: add_lora(Autoencoder(2, 4, 4), rank=v),
+             lambda v: is_positive_integer(v) and v <= 4),
     "schedule": (lambda v: schedule(v), one_of(*SCHEDULES)),
     "schedule's lr": (lambda v: schedule("cosine", v), between(0, math.inf)),
-    "schedule's total": (lambda v: schedule("cosine", 1.0, v), is_count),
+    "schedule's total": (lambda v: schedule("cosine", 1.0, v), is_positive_integer),
     "schedule's warmup": (lambda v: schedule("cosine", 1.0, 9, v),
                           lambda v: isinstance(v, int) and not isinstance(v, bool)
                           and 0 <= v < 9),
@@ -205,7 +208,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_values_of_other_calls(name):
+def test_options_of_other_calls(name):
     call, right = CALLS[name]
     for value in VALUES:
         check_option(name, call, value, right(value))

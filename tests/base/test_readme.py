@@ -53,7 +53,7 @@ def test_changes_and_citation_are_of_this_version():
     assert last == tuple(cited) and last[0] == npdl.__version__
 
 
-def test_the_page_of_the_package(capsys):
+def test_the_package_page_has_absolute_links_and_code_that_runs(capsys):
     assert not re.search(r"\]\((?!https://)", PAGE)       # a relative link leads nowhere from there
     exec(re.search(r"```python\n(.*?)```", PAGE, re.S)[1], {})
     assert "W_x" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.run import train
 from tests.tools.processes import ARITHMETIC, start, wait_for_step
-from tests.tools.refusals import status_of
+from tests.tools.refusals import run_and_get_status
 
 
 @pytest.mark.parametrize(("number", "advice"), [
@@ -50,7 +50,7 @@ def closing(*handles):
     environment(PYTHONIOENCODING="cp1252", MPLBACKEND="odd"),
     environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"), closing(1), closing(0, 1, 2),
 ])
-def test_a_training_needs_no_outputs_that_show_everything(tmp_path, how):
+def test_a_training_needs_neither_utf8_nor_open_outputs(tmp_path, how):
     process = start("train_gpt", *TINY, "--out", tmp_path / "run", **how)
     output, errors = process.communicate()
     assert process.returncode == 0 and "Traceback" not in errors, errors
@@ -99,7 +99,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, argument
         os.mkfifo(path) if odd == "pipe" else path.mkdir()
     before = os.lstat(path)
     given = [argument.format(run=tmp_path / "run") for argument in arguments]
-    assert status_of(npdl_command, [*given, str(path)]) == 2
+    assert run_and_get_status(npdl_command, [*given, str(path)]) == 2
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1 and "place" in errors and "not a file" in errors
     assert os.lstat(path) == before

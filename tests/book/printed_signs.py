@@ -50,11 +50,11 @@ def is_outer(match):
     return sum(map(before.count, "{([")) == sum(map(before.count, "})]"))
 
 
-def replace(pattern, new, condition=lambda match: True):
-    """Return a function that replaces the matches of a pattern by each text in new(match)."""
+def replacer(pattern, list_texts, condition=lambda match: True):
+    """Return a function of a TeX: yield (start, end, text) for each text of list_texts(match)."""
     def change(tex):
         for found in filter(condition, re.finditer(pattern, tex)):
-            for text in new(found):
+            for text in list_texts(found):
                 yield *found.span(), text
     return change
 
@@ -80,7 +80,7 @@ def change_letters(tex):
     alone = r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])"
     letters = sorted(set(re.findall(alone, tex)))
     following = dict(zip(letters, letters[1:] + letters[:1], strict=True))
-    return replace(alone, lambda found: [following[found[0]]] * (len(letters) > 1))(tex)
+    return replacer(alone, lambda found: [following[found[0]]] * (len(letters) > 1))(tex)
 
 
 OTHER = {r"\le": r"\ge", "<": ">", "log": "exp", "max": "min", "sin": "cos", "tanh": "sigma",
@@ -89,20 +89,20 @@ OTHER |= {new: old for old, new in OTHER.items()}
 BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 SCRIPT = r"(_[A-Za-z](?![A-Za-z])|_\{[^{}]*\})?(?![\w'_^(.}])(?! = [01](?![.\d]))"
 KINDS = {
-    "sign": [replace("[+-]", lambda found: "+-"[found[0] == "+"]),      # and - after a relation =
-             replace(r"(?<==)(?!\s*(0\b|\\\w+e\b))", lambda found: [" -"], is_outer)],
-    "transpose": [replace(r"\^\\top", lambda found: [""]),     # or inserted, but not in x = 0 or 1
-                  replace(LETTER + SCRIPT, lambda found: [found[0] + r"^\top"], is_outer)],
+    "sign": [replacer("[+-]", lambda found: "+-"[found[0] == "+"]),     # and - after a relation =
+             replacer(r"(?<==)(?!\s*(0\b|\\\w+e\b))", lambda found: [" -"], is_outer)],
+    "transpose": [replacer(r"\^\\top", lambda found: [""]),    # or inserted, but not in x = 0 or 1
+                  replacer(LETTER + SCRIPT, lambda found: [found[0] + r"^\top"], is_outer)],
     "index": [change_indices],
-    "relation": [replace(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]])],
-    "factor": [replace(r"((?<==)|(?<=\\[lg]e)(?![a-z]))(?!\s*(-|0\b))", lambda found: [r" 2\,"],
+    "relation": [replacer(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]])],
+    "factor": [replacer(r"((?<==)|(?<=\\[lg]e)(?![a-z]))(?!\s*(-|0\b))", lambda found: [r" 2\,"],
                        is_outer)],
-    "function": [replace(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
+    "function": [replacer(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
                          lambda found: [OTHER[found[0]]])],
-    "fraction": [replace(rf"\\frac{BRACES}{BRACES}",
+    "fraction": [replacer(rf"\\frac{BRACES}{BRACES}",
                          lambda found: [rf"\frac{{{found[2]}}}{{{found[1]}}}"])],
-    "product": [replace(r"\\odot", lambda found: [r"\,", "+"])],
-    "number": [replace(r"\d+(?!\.|\d)",
+    "product": [replacer(r"\\odot", lambda found: [r"\,", "+"])],
+    "number": [replacer(r"\d+(?!\.|\d)",
                        lambda found: [str(int(found[0]) + 1).zfill(len(found[0]))])],
     "letter": [change_letters]}
 TRIVIAL = re.compile(r"(?<![\w'}])(\S+) (?:=|<|>|\\le) \1(?![\w'_^({])")      # such as t > t
@@ -120,32 +120,33 @@ def list_changes(tex):
     return [change for change in found if not TRIVIAL.search(change[2])]
 
 
-def is_noticed(one, part, texts, space):
+def is_noticed(book_chapter, part, formulas, namespace):
     """Return True if the check fails with changed equations, in a process of its own."""
     child = os.fork()
     if child == 0:
         try:
             sys.stderr = open(os.devnull, "w")              # warnings of invalid values
-            checks.run_check(one, part, texts, space)
+            checks.run_check(book_chapter, part, formulas, namespace)
         except chapter.BookError:
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
-def try_changes(one):
+def try_changes(book_chapter):
     """Yield ((label, kind, changed part), is noticed) for every change in a chapter.
 
     The label of a formula of the text is the chapter's number and the formula.
     """
-    space = checks.make_namespace(one.name)
-    for part in one.find_directives("equation", "said"):
-        texts = one.formulas[part.given]
+    space = checks.make_namespace(book_chapter.name)
+    for part in book_chapter.find_directives("equation", "said"):
+        texts = book_chapter.formulas[part.given]
         for name, tex in texts.items():
-            label = name if part.name == "equation" else f"{one.number}: {name}"
+            label = name if part.name == "equation" else f"{book_chapter.number}: {name}"
             for kind, what, made in list_changes(tex):
-                yield (label, kind, what), is_noticed(one, part, texts | {name: made}, space)
-        checks.run_check(one, part, texts, space)
+                yield (label, kind, what), is_noticed(book_chapter, part, texts | {name: made},
+                                                            space)
+        checks.run_check(book_chapter, part, texts, space)
 
 
 def main(argv=None):

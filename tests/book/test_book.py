@@ -163,7 +163,7 @@ def test_a_picture_is_drawn_inside_its_frame(name):
     (["--out", "docs"], 2, "--out docs: the folder doesn't hold a site"),
     (["--train", "lstm"], 2, "--train: invalid choice: 'lstm' (choose from 'thermometer_line', "),
 ])
-def test_the_command(arguments, status, said):
+def test_the_command_builds_or_refuses_in_one_line(arguments, status, said):
     done = subprocess.run([sys.executable, "-m", "docs.book", *arguments], cwd=ROOT,
                           capture_output=True, text=True)
     assert done.returncode == status and said in done.stdout + done.stderr

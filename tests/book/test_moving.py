@@ -79,23 +79,23 @@ def test_the_page_computes_what_npdl_computes(name, tmp_path):
     figure, path = "document.querySelector('figure')", tmp_path / "picture.html"
     script = (DRAWINGS.parent / "static" / "moving.js").read_text(encoding="utf-8")
     text, known, sliders = read_drawing(name)
-    with chromium.open_browser() as page:
+    with chromium.open_page() as page:
         path.write_text(f"<!doctype html><body><figure>{text}</figure>".replace(
             '<script src="../_static/moving.js">', f"<script>{script}"), encoding="utf-8")
         page.open(path.as_uri(), f"{figure} && {figure}.found")
         for given in itertools.product(*(sorted(set(slider)) for slider in sliders)):
-            page.value(f"{list(given)}.forEach((v, n) => {{"
+            page.evaluate(f"{list(given)}.forEach((v, n) => {{"
                        f"const slider = {figure}.querySelectorAll('input')[n];"
                        "slider.value = v; slider.dispatchEvent(new Event('input'))})")
-            found, expected = page.value(f"{figure}.found"), MOVED[name](known, *given)
+            found, expected = page.evaluate(f"{figure}.found"), MOVED[name](known, *given)
             for key, value in expected.items():
                 np.testing.assert_allclose(found[key], value, rtol=1e-9, atol=1e-12,
                                            err_msg=f"{name} {given} {key}")
-            said = page.value(f"Object.fromEntries([...{figure}.querySelectorAll('text[data-"
+            said = page.evaluate(f"Object.fromEntries([...{figure}.querySelectorAll('text[data-"
                               "value]')].map(t => [t.dataset.value, t.textContent]))")
             assert said == {key: format_number(expected[key]) for key in said}, given
-        page.value(f"{figure}.querySelector('input').focus()")
-        before = page.value(f"{figure}.querySelector('output').textContent")
+        page.evaluate(f"{figure}.querySelector('input').focus()")
+        before = page.evaluate(f"{figure}.querySelector('output').textContent")
         page.press("ArrowLeft")
-        assert page.value(f"{figure}.querySelector('output').textContent") != before
+        assert page.evaluate(f"{figure}.querySelector('output').textContent") != before
         assert page.complaints == []

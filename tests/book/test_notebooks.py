@@ -44,7 +44,7 @@ def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path, caps
     assert capsys.readouterr().out == ""
 
 
-def test_the_wheel(tmp_path, monkeypatch):
+def test_the_wheel_holds_every_file_of_npdl(tmp_path, monkeypatch):
     pytest.importorskip("hatchling")
     notebooks.build_wheel(tmp_path)
     with zipfile.ZipFile(tmp_path / WHEEL) as wheel:

@@ -61,7 +61,7 @@ def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
 def test_every_page_in_a_browser(site):
     """No word on the console, no request elsewhere, formulas as such, nothing wider than the
     window, in four looks."""
-    with chromium.open_browser() as page:
+    with chromium.open_page() as page:
         for name in sorted(str(p.relative_to(site)) for p in site.rglob("steps/*.html")):
             page.open((site / name).as_uri())           # ready when its last line has run
             assert page.complaints == [], (name, page.complaints)
@@ -72,31 +72,32 @@ def test_every_page_in_a_browser(site):
                 looks = looks[3:] if name.startswith("source/") else looks[::3]
             for width, dark in looks:
                 page.resize(width, 900, mobile=width < 600)
-                page.dark(dark)
+                page.set_dark(dark)
                 page.open((site / name).as_uri(), "document.readyState == 'complete'")
                 assert page.complaints == [], (name, page.complaints)
-                wide = page.value("document.documentElement.scrollWidth")
+                wide = page.evaluate("document.documentElement.scrollWidth")
                 assert wide <= width + 1, f"{name} is {wide} wide in a window of {width}"
             if name.startswith("chapters/"):
-                shown = page.value("[...document.querySelectorAll('.equation math')].map("
+                shown = page.evaluate("[...document.querySelectorAll('.equation math')].map("
                                    "m => m.getBoundingClientRect()).filter(r => r.height > 8 "
                                    f"&& r.right < {width}).length")
-                assert shown == page.value("document.querySelectorAll('.equation math').length") > 0
-                page.value(OPEN)
-                cut = page.value(CUT)
+                assert 0 < shown == page.evaluate(
+                    "document.querySelectorAll('.equation math').length")
+                page.evaluate(OPEN)
+                cut = page.evaluate(CUT)
                 assert cut == [], (name, width, cut)
-                small = page.value(SMALLEST_LABEL)
+                small = page.evaluate(SMALLEST_LABEL)
                 assert small is None or small >= 11, (name, width, small)
-                colours = page.value("[getComputedStyle(document.body).backgroundColor, "
+                colours = page.evaluate("[getComputedStyle(document.body).backgroundColor, "
                                      "getComputedStyle(document.body).color].join()")
                 assert colours.count("rgb") == 2 and "rgb(255" not in colours.split("),")[0]
         page.open((site / "chapters/06-lstm.html").as_uri(), "document.readyState == 'complete'")
-        page.value("(d => { d.open = true; d.scrollIntoView(); })("
+        page.evaluate("(d => { d.open = true; d.scrollIntoView(); })("
                    "document.querySelector('details.step'))")
         end = time.time() + 20
         while not any(url.endswith("/steps/LSTMCell.html") for url in page.requests):
             assert time.time() < end, page.requests[-3:]
-            page.value("1")
+            page.evaluate("1")
         assert page.complaints == []
         assert {urlsplit(url).scheme for url in page.requests} <= {"file", "data", "blob", "about"}
 
@@ -126,7 +127,7 @@ def test_the_training_notebook_on_a_device(monkeypatch):
     cells = json.loads((WRITTEN / "train-and-look.ipynb").read_text())["cells"]
     script = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     space = {}
-    with device.numpy_as_cupy(), backend.using("cupy"):
+    with device.cupy_or_numpy(), backend.using("cupy"):
         exec(script.replace("range(200)", "range(20)"), space)
         assert type(space["model"].decoder.blocks[0].ffn.up.W.data) is backend.xp.ndarray
     assert space["maps"].shape == (2, 6, 6) and np.abs(space["maps"].sum(-1) - 1).max() < 1e-5
@@ -149,16 +150,16 @@ def test_an_audit_of_accessibility_finds_nothing_serious(site):
     """By axe-core, in both modes: what keeps somebody out."""
     axe = Path(os.environ["NPDL_AXE"]).read_text(encoding="utf-8")
     found = {}
-    with chromium.open_browser() as page:
+    with chromium.open_page() as page:
         for name in LOOKED_AT:
             for dark in (False, True):
-                page.dark(dark)
+                page.set_dark(dark)
                 page.open((site / name).as_uri(), "document.readyState == 'complete'")
-                page.value(f"{axe};window.done = null;"
+                page.evaluate(f"{axe};window.done = null;"
                            "axe.run().then(r => { window.done = r.violations.map(v => "
                            "[v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 200)]) });0")
                 page.wait("window.done !== null", 120)
-                for impact, *what in page.value("window.done"):
+                for impact, *what in page.evaluate("window.done"):
                     if impact in ("serious", "critical"):
                         found.setdefault(tuple(what[:1]), []).append((name, dark, *what[1:]))
     assert found == {}

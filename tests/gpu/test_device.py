@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an
 ROOT = Path(__file__).resolve().parents[2]
 FULL = """
 from tests.tools import device
-device.make_numpy_cupy()
+device.install_numpy_cupy()
 class OutOfMemoryError(MemoryError):
     pass
 OutOfMemoryError.__module__ = "cupy.cuda.memory"
@@ -86,7 +86,7 @@ def test_message_names_cuda_visible_devices(monkeypatch, problem):
 
 
 def test_cupy_errors_are_converted_and_others_pass():
-    with device.numpy_as_cupy(), backend.using("cupy"):
+    with device.cupy_or_numpy(), backend.using("cupy"):
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
             with backend.convert_cupy_errors():
                 module = {"__module__": "cupy_backends.cuda.api.runtime"}
@@ -110,7 +110,7 @@ def test_device_code_paths_equal_host_training(model, settings):
     """Where there is no CuPy, by NumPy; test_gpu.py has more."""
     config = small_config(model, settings, dtype="float64")
     wanted = make_trained(config, 4)
-    with device.numpy_as_cupy(), backend.using("cupy"):
+    with device.cupy_or_numpy(), backend.using("cupy"):
         found, _ = state_of(make_trained(config, 4))
     for name, array in state_of(wanted)[0].items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-9, err_msg=name)

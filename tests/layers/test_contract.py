@@ -12,7 +12,7 @@ from npdl.study.relative_error import relative_error
 from npdl.study.trees import leaves
 from tests.layers.cases import all_cases, strided
 from tests.tools import slow
-from tests.tools.running import arrays_in, build, case_rng, covers, map_floats, npdl_layers
+from tests.tools.running import build, covers, make_case_rng, map_floats, npdl_layers, yield_arrays
 
 CASES = all_cases()
 QUICK = [str(case) for case in CASES if not case.of_option and case.what != ROW[0]]
@@ -43,19 +43,20 @@ class Called:
         self.built = built = build(case)
         self.held = attribute_ids(built.layer)
         outputs, _ = built.forward()
-        self.dout = built.upstream(outputs)
-        given = list(arrays_in((built.inputs, built.options, self.dout)))
+        self.dout = built.draw_upstream(outputs)
+        given = list(yield_arrays((built.inputs, built.options, self.dout)))
         data = [param.data for _, param in built.layer.params()]
         self.kept = [(array, array.copy()) for array in given + data]
         for array in given:
             array.flags.writeable = False               # a write is an error where it happens
         self.outputs, self.cache = built.forward()
         self.values = {path: np.copy(a) for path, a in leaves(self.outputs)}
-        self.gradients = built.gradients(self.dout, self.cache)
+        self.gradients = built.compute_gradients(self.dout, self.cache)
 
     def recompute_gradients(self, dout=None, cache=None):
         self.built.layer.zero_grad()
-        return self.built.gradients(self.dout if dout is None else dout, cache or self.cache)
+        return self.built.compute_gradients(self.dout if dout is None else dout,
+                                            cache or self.cache)
 
 
 def attribute_ids(layer):
@@ -72,7 +73,7 @@ def check_layer_is_stateless(call):
 
 
 def check_gradients_accumulate(call):
-    twice = call.built.gradients(call.dout, call.cache)
+    twice = call.built.compute_gradients(call.dout, call.cache)
     learned = {name for name, _ in call.built.layer.params()}
     assert_close_arrays({name: twice[name] for name in learned},
                         {name: 2 * call.gradients[name] for name in learned}, 1e-14)
@@ -114,7 +115,7 @@ def check_float32(call):
     rough = call.built.astype("float32")
     outputs, cache = rough.forward()
     assert_close_arrays(dict(leaves(outputs)), call.values, 1e-4, floor=1e-2)
-    found = rough.gradients(rough.upstream(outputs, "float32"), cache)
+    found = rough.compute_gradients(rough.draw_upstream(outputs, "float32"), cache)
     largest = max((np.abs(g).max(initial=0) for g in call.gradients.values()), default=0)
     # Some gradients are zero in theory, or where a function is flat.
     assert_close_arrays(found, call.gradients, 1e-4, floor=1e-2 * max(largest, 1))
@@ -141,7 +142,8 @@ def test_replica_shares_data_but_not_gradients(name):
     layer.zero_grad()
     replica = layer.replica()
     _, cache = call.built.forward(layer=replica)
-    assert_equal_arrays(call.built.gradients(call.dout, cache, layer=replica), call.gradients)
+    found = call.built.compute_gradients(call.dout, cache, layer=replica)
+    assert_equal_arrays(found, call.gradients)
     own = dict(layer.params(with_frozen=True))
     assert own.keys() == dict(replica.params(with_frozen=True)).keys()
     for what, param in replica.params(with_frozen=True):    # running statistics, too
@@ -166,7 +168,7 @@ def test_saving_and_astype_copy_parameters(name, tmp_path):
     built.layer.save(tmp_path / "layer.safetensors")
     for load, given in ((built.layer.load_state_dict, saved),
                         (built.layer.load, tmp_path / "layer.safetensors")):
-        randomise(built.layer, case_rng("something else"))
+        randomise(built.layer, make_case_rng("something else"))
         for what, param in built.layer.params():
             assert not np.shares_memory(saved[what], param.data)
         load(given)

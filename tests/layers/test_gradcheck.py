@@ -8,7 +8,7 @@ from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.samples import ROW, make_sample_builders
 from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
-from tests.tools.running import case_rng, npdl_layers
+from tests.tools.running import make_case_rng, npdl_layers
 
 CASES = all_cases()
 
@@ -36,7 +36,7 @@ def test_every_gradient_entry_agrees(case):
 
 
 def check_gradients(case, entries):
-    layer, inputs, options = case.build(case_rng(case))
+    layer, inputs, options = case.build(make_case_rng(case))
     assert any(isinstance(part, case.layer_class) for part in walk(layer))
     report = gradcheck(layer, *inputs, entries=entries, **options)
     assert report.rows, "nothing was compared"

@@ -112,7 +112,7 @@ def test_every_shape_comment_is_run_and_true():
         for case in all_cases():
             built = build(case)
             outputs, cache = built.forward()
-            built.gradients(built.upstream(outputs), cache)
+            built.compute_gradients(built.draw_upstream(outputs), cache)
     finally:
         sys.settrace(before)
     assert not watcher.wrong and len(comments) > 100

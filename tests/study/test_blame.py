@@ -68,7 +68,7 @@ def test_a_mistake_is_named_with_a_fix_that_can_be_pasted(tmp_path, old, new):
     wrong, = (n for n, pair in enumerate(zip(text.split("\n"), TWO.split("\n"), strict=True), 1)
               if pair[0] != pair[1])
     answer = make_answer(text, wrong, tmp_path)
-    assert answer.on_line and answer.is_true
+    assert answer.is_on_line and answer.is_true
 
 
 @pytest.mark.parametrize("wrong", ["dh", "dh * np.cos(h)"])

@@ -12,7 +12,7 @@ from npdl.study.plots.plotting import KINDS
 from npdl.train.config import Config
 from npdl.train.run import train
 from npdl.train.task import make_model, make_task
-from tests.tools.refusals import status_of
+from tests.tools.refusals import run_and_get_status
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def run_folders(tmp_path_factory):
 
 
 def run_plot_command(*words):
-    return status_of(main, ["plot", *map(str, words)])
+    return run_and_get_status(main, ["plot", *map(str, words)])
 
 
 @pytest.mark.slow

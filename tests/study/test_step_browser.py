@@ -8,7 +8,7 @@ import pytest
 from npdl.layers.recurrent import LSTM
 from npdl.study.step.step import step
 from tests.study.test_step import Fails, Hostile
-from tests.tools.chromium import find_browser, open_browser
+from tests.tools.chromium import find_browser, open_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
     find_browser() is None, reason="no Chromium; on Debian: apt-get install chromium")]
@@ -27,7 +27,7 @@ def pages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tab():
-    with open_browser() as page:
+    with open_page() as page:
         page.resize(1300, 850)
         yield page
 
@@ -35,9 +35,9 @@ def tab():
 @pytest.mark.parametrize("name", ["lstm", "fails"])
 def test_every_step_shows_its_line_and_arrays(tab, pages, name):
     tab.open(pages[name].as_uri())
-    count = tab.value("Number(document.getElementById('slider').max) + 1")
+    count = tab.evaluate("Number(document.getElementById('slider').max) + 1")
     assert count >= 3
-    broken = tab.value("""(() => { const slider = document.getElementById('slider'), bad = [];
+    broken = tab.evaluate("""(() => { const slider = document.getElementById('slider'), bad = [];
         for (let i = 0; i <= Number(slider.max); i++) {
           slider.value = i; slider.dispatchEvent(new Event('input'));
           const row = document.querySelector('.lane.active .row.now');
@@ -52,41 +52,42 @@ def test_keys_move_between_steps_and_play(tab, pages):
     tab.open(pages["lstm"].as_uri() + "#keys")
     for key, wanted in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("Home", 0)):
         tab.press(key)
-        assert tab.value(AT) == wanted
+        assert tab.evaluate(AT) == wanted
     tab.press("End")
-    last = tab.value(AT)
-    assert last == tab.value("Number(document.getElementById('slider').max)")
+    last = tab.evaluate(AT)
+    assert last == tab.evaluate("Number(document.getElementById('slider').max)")
     tab.press(" ")                                      # from the end, play starts again
-    assert tab.value("document.body.dataset.playing") == "yes"
+    assert tab.evaluate("document.body.dataset.playing") == "yes"
     tab.wait(f"{AT} >= 1", 10)
     tab.press(" ")
-    at = tab.value(AT)
+    at = tab.evaluate(AT)
     time.sleep(1.2)
-    assert tab.value(AT) == at and tab.value("document.body.dataset.playing") == "no"
+    assert tab.evaluate(AT) == at and tab.evaluate("document.body.dataset.playing") == "no"
 
 
 def test_a_loop_is_followed_turn_by_turn(tab, pages):
     tab.open(pages["lstm"].as_uri() + "#turns")
-    tab.value("""[...Array(200)].some(() => { document.getElementById('on').click();
+    tab.evaluate("""[...Array(200)].some(() => { document.getElementById('on').click();
         const row = document.querySelector('.lane.active .row.now');
         return row && row.textContent.includes('do = dh'); })""")
-    line = tab.value(f"{NOW}.dataset.line")
-    turns = [tab.value("document.getElementById('turn').textContent")]
+    line = tab.evaluate(f"{NOW}.dataset.line")
+    turns = [tab.evaluate("document.getElementById('turn').textContent")]
     for _ in range(2):
         tab.press("ArrowDown")
-        assert tab.value(f"{NOW}.dataset.line") == line
-        turns.append(tab.value("document.getElementById('turn').textContent"))
+        assert tab.evaluate(f"{NOW}.dataset.line") == line
+        turns.append(tab.evaluate("document.getElementById('turn').textContent"))
     assert [t[-5:] for t in turns] == ["t = 2", "t = 1", "t = 0"]
-    assert tab.value("document.getElementById('turn-on').disabled")
-    assert "the gradient of o" in tab.value("document.getElementById('written').textContent")
-    assert tab.value("document.querySelector('#forward .row.pair').textContent").strip()
+    assert tab.evaluate("document.getElementById('turn-on').disabled")
+    assert "the gradient of o" in tab.evaluate("document.getElementById('written').textContent")
+    assert tab.evaluate("document.querySelector('#forward .row.pair').textContent").strip()
 
 
 def test_an_exception_is_shown(tab, pages):
     tab.open(pages["fails"].as_uri() + "#error")
-    assert "layer raised ValueError" in tab.value("document.getElementById('verdict').textContent")
+    verdict = tab.evaluate("document.getElementById('verdict').textContent")
+    assert "layer raised ValueError" in verdict
     tab.press("w")
-    assert "self.W.grad" in tab.value(f"{NOW}.textContent")
-    assert "raised ValueError" in tab.value("document.getElementById('written').textContent")
+    assert "self.W.grad" in tab.evaluate(f"{NOW}.textContent")
+    assert "raised ValueError" in tab.evaluate("document.getElementById('written').textContent")
     tab.open(pages["hostile"].as_uri())                 # its error's text opens a comment and a tag
-    assert "<!-- <script" in tab.value("document.getElementById('verdict').textContent")
+    assert "<!-- <script" in tab.evaluate("document.getElementById('verdict').textContent")

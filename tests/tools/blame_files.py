@@ -37,11 +37,11 @@ class Answer:
     is_true: bool | None            # whether a verified fix is right; None if there is none
 
     @property
-    def on_line(self):
+    def is_on_line(self):
         return self.report.line == self.line
 
     def __str__(self):
-        where = "on the line" if self.on_line else f"line {self.report.line}, not {self.line}"
+        where = "on the line" if self.is_on_line else f"line {self.report.line}, not {self.line}"
         fix = {None: "no fix verified", True: "fix true", False: "FIX FALSE"}[self.is_true]
         return f"{where}; {fix}; {self.seconds:.1f} s"
 
@@ -51,7 +51,7 @@ def reports_error(report):
     return not report.right and report.kind != "unchecked"
 
 
-def list_mistakes(prefix=""):
+def list_mistake_files(prefix=""):
     return sorted(p for p in FOLDER.glob(f"{prefix}*.py") if not p.stem.startswith("right_"))
 
 
@@ -86,7 +86,7 @@ def replace_line(text, number, statement):
     return "\n".join(lines)
 
 
-def is_right(text, folder):
+def has_right_gradients(text, folder):
     """Return True if no gradient of the layer in a source is wrong."""
     try:
         layer, inputs, options = build_layer(text, folder)
@@ -102,20 +102,20 @@ def make_answer(text, line, folder):
     report = run_blame(text, folder)
     seconds, is_true = time.process_time() - start, None
     if report.verified and REMAINS not in report.notes:     # it promises to correct everything
-        is_true = is_right(replace_line(text, report.line, report.fix), folder)
+        is_true = has_right_gradients(replace_line(text, report.line, report.fix), folder)
     return Answer(line, report, seconds, is_true)
 
 
 def main(prefixes):
     with tempfile.TemporaryDirectory() as folder:
         found = []
-        for path in (p for prefix in prefixes or [""] for p in list_mistakes(prefix)):
+        for path in (p for prefix in prefixes or [""] for p in list_mistake_files(prefix)):
             text, line, _ = read_mistake(path)
             given = make_answer(text, line, folder)
             found.append(given)
             print(f"{path.stem}: {given}", given.report if prefixes else "", sep="\n"[: bool(
                 prefixes)], flush=True)
-        print(f"{len(found)} files, {sum(a.on_line for a in found)} on the line, "
+        print(f"{len(found)} files, {sum(a.is_on_line for a in found)} on the line, "
               f"{sum(a.is_true is True for a in found)} true fixes, "
               f"{sum(a.is_true is False for a in found)} false, "
               f"longest {max((a.seconds for a in found), default=0):.1f} s")

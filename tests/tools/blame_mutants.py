@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.study.trace.syntax import clone_tree
-from tests.tools.blame_files import is_right, make_answer, replace_line, reports_error, run_blame
+from tests.tools import blame_files
+from tests.tools.blame_files import make_answer, replace_line, reports_error, run_blame
 from tests.tools.layer_styles import list_layer_styles, make_source
 
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
@@ -59,7 +60,7 @@ def make_mutants(name, style, rng):
             if "check_" in ast.unparse(statement) or "checked_gradients" in ast.unparse(statement):
                 continue
             for node in ast.walk(statement):
-                for new in _change_node(node, statement, names, rng):
+                for new in _yield_replacements(node, statement, names, rng):
                     yield _make_mutant(f"{name} ({style})", text, statement, node, new)
 
 
@@ -71,7 +72,7 @@ def _make_mutant(name, text, statement, node, new):
     return Mutant(name, replace_line(text, number, changed), number, f"{was}  ->  {changed}")
 
 
-def _change_node(node, statement, names, rng):
+def _yield_replacements(node, statement, names, rng):
     """Yield syntax-tree nodes that replace `node`. Each makes one kind of mistake."""
     if node is statement:
         if isinstance(node, ast.AugAssign):
@@ -143,19 +144,19 @@ def score_mutants(pool, count, folder):
             found["raised"] += 1
             continue
         silent = given.report.right or given.report.kind == "unchecked"
-        if silent and is_right(mutant.text, folder):
+        if silent and blame_files.has_right_gradients(mutant.text, folder):
             found["equivalent"] += 1
             continue
         longest = max(longest, given.seconds)
         found["mutants"] += 1
-        found["on the line"] += given.on_line
+        found["on the line"] += given.is_on_line
         found["called right"] += given.report.right
         found["fixes true"] += given.is_true is True
         found["fixes false"] += given.is_true is False
     return found, longest
 
 
-def choose_mutants(seed, kind=make_mutants):
+def yield_shuffled_mutants(seed, kind=make_mutants):
     """Yield all mutants in random order: first one of each layer and style, then a second, ..."""
     rng, pools, order = random.Random(seed), {}, list_layer_styles()
     rng.shuffle(order)
@@ -176,11 +177,11 @@ def main(arguments):
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
     with tempfile.TemporaryDirectory() as folder:
-        found, longest = score_mutants(choose_mutants(0), options.count, folder)
+        found, longest = score_mutants(yield_shuffled_mutants(0), options.count, folder)
         print(*(f"{what:<16} {n}" for what, n in found.items()), sep="\n")
         print(f"longest          {longest:.1f} s of processor time")
         accused = []
-        for i, mutant in enumerate(choose_mutants(0, make_neutral_mutants)):
+        for i, mutant in enumerate(yield_shuffled_mutants(0, make_neutral_mutants)):
             if i >= options.neutral:
                 break
             report = run_blame(mutant.text, folder)

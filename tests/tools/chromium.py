@@ -62,11 +62,11 @@ class Page:
 
     def wait(self, condition, seconds=20):
         end = time.time() + seconds
-        while not self.value(condition):
+        while not self.evaluate(condition):
             assert time.time() < end, f"waited {seconds} s for {condition}"
             time.sleep(0.05)
 
-    def value(self, expression):
+    def evaluate(self, expression):
         """Return the value of a JavaScript expression."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
@@ -84,13 +84,13 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=mobile)
 
-    def dark(self, on=True):
+    def set_dark(self, on=True):
         self.call("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
 
 
 @contextlib.contextmanager
-def open_browser():
+def open_page():
     """Yield the Page of a new browser, which is closed at the end."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         # Chromium reads from descriptor 3 and writes to 4.

@@ -19,7 +19,7 @@ from npdl.errors import BackendError
 TOTAL = 8 * 2**30           # bytes of memory that NumPy's device says it has
 
 
-def module():
+def make_numpy_cupy_module():
     """Return a module `cupy` with NumPy's functions. A copy to the device is a copy."""
     cupy = types.ModuleType("cupy")
     cupy.__getattr__ = lambda name: getattr(np, name)
@@ -36,12 +36,12 @@ def module():
     return cupy
 
 
-def make_numpy_cupy():
+def install_numpy_cupy():
     """Make every later `import cupy` load NumPy's functions."""
     special = types.ModuleType("cupyx.scipy.special")
     special.erf = np.vectorize(math.erf)
-    sys.modules |= {"cupy": module(), "cupyx": types.ModuleType("cupyx"), special.__name__: special,
-                    "cupyx.scipy": types.ModuleType("cupyx.scipy")}
+    sys.modules |= {"cupy": make_numpy_cupy_module(), "cupyx": types.ModuleType("cupyx"),
+                    special.__name__: special, "cupyx.scipy": types.ModuleType("cupyx.scipy")}
 
 
 def explain_missing_device():
@@ -77,11 +77,11 @@ def forbid_waiting():
 
 
 @contextlib.contextmanager
-def numpy_as_cupy():
+def cupy_or_numpy():
     """Make `--backend cupy` work in this block, by NumPy if there is no CuPy."""
     with pytest.MonkeyPatch.context() as patch:
         if REASON is not None:
             for name in ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.special"):
                 patch.setitem(sys.modules, name, None)      # what was there is put back
-            make_numpy_cupy()
+            install_numpy_cupy()
         yield

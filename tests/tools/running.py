@@ -12,7 +12,7 @@ from npdl.study.check.subjects import randomise
 from npdl.study.trees import cast_tree, is_float, leaves, map_leaves
 
 
-def case_rng(case):
+def make_case_rng(case):
     """Return the generator for a case's parameters and inputs."""
     return make_rng(zlib.crc32(str(case).encode()))
 
@@ -35,16 +35,16 @@ class Built:
         options = {name: cast_tree(value, dtype) for name, value in self.options.items()}
         return Built(self.case, self.layer.astype(dtype), cast_tree(self.inputs, dtype), options)
 
-    def upstream(self, outputs, dtype="float64"):
+    def draw_upstream(self, outputs, dtype="float64"):
         """Return random upstream gradients with the structure of `outputs`."""
-        rng = case_rng(self.case)
+        rng = make_case_rng(self.case)
         return map_floats(outputs,
                           lambda a: np.asarray(rng.standard_normal(np.shape(a)), dtype)[()])
 
-    def gradients(self, dout, cache, layer=None):
+    def compute_gradients(self, upstream, cache, layer=None):
         """Return {name: gradient} of every parameter and float input after one backward."""
         layer = layer or self.layer
-        returned = layer.backward(dout, cache)
+        returned = layer.backward(upstream, cache)
         found = {name: param.grad.copy() for name, param in layer.params()}
         returned = returned if isinstance(returned, tuple) else (returned,)
         return found | {f"input {path}": array for path, array in leaves(returned)}
@@ -52,9 +52,9 @@ class Built:
 
 def build(case):
     """Return the Built of a case in float64, with random parameters, also gains and biases."""
-    layer, inputs, options = case.build(case_rng(case))
+    layer, inputs, options = case.build(make_case_rng(case))
     layer = layer.astype("float64")
-    randomise(layer, case_rng(case))
+    randomise(layer, make_case_rng(case))
     return Built(case, layer, cast_tree(inputs, "float64"), options)
 
 
@@ -64,13 +64,13 @@ def map_floats(structure, function, keep=False):
         structure, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
 
 
-def arrays_in(structure):
+def yield_arrays(structure):
     """Yield every array of nested tuples, lists and dicts."""
     if isinstance(structure, np.ndarray):
         yield structure
     elif isinstance(structure, (tuple, list, dict)):
         for item in structure.values() if isinstance(structure, dict) else structure:
-            yield from arrays_in(item)
+            yield from yield_arrays(item)
 
 
 def npdl_layers():

@@ -93,7 +93,7 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, get_run, model, ki
 def test_finetuning_on_device_equals_host(tmp_path, addition_run):
     adapters = Adapters(rank=2, bits=4, block=16)
     here = finetune_run(addition_run, tmp_path / "numpy", adapters, operator="-")
-    with device.numpy_as_cupy(), backend.using("cupy"):
+    with device.cupy_or_numpy(), backend.using("cupy"):
         config = make_finetune_config(load_run(addition_run), adapters,
                                  {**QUICK, "operator": "-", "backend": "cupy"})
         parameters = load_run(addition_run).model.state_dict()

@@ -14,7 +14,7 @@ from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 from npdl.train.run import load_run
 from tests.tools import commands, slow
-from tests.tools.refusals import check_refused, status_of
+from tests.tools.refusals import check_refused, run_and_get_status
 from tests.tools.trained import arrays_of, assert_same_runs
 from tests.train.pretrained.model_folders import (
     GPT2,
@@ -134,7 +134,7 @@ def test_other_commands_recognise_finetuned_run(tmp_path, base, capsys):
     for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),
                                      (commands.train_gpt, ["--resume", "--out", str(out)],
                                       "resume it with python -m npdl finetune")):
-        assert status_of(command, more) == 2
+        assert run_and_get_status(command, more) == 2
         assert mentioned in capsys.readouterr().err
 
 
@@ -153,7 +153,7 @@ def test_resume_needs_the_same_model(tmp_path, base, capsys):
     rewrite_arrays(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
     check_refused(commands.finetune, again, "is not the model that the run began with (another "
                   "SHA-256)", model, capsys)
-    status = status_of(commands.generate, [str(out), "The"])
+    status = run_and_get_status(commands.generate, [str(out), "The"])
     assert status == 2 and "another SHA-256" in capsys.readouterr().err
 
 

@@ -79,7 +79,7 @@ def test_a_run_may_continue_with_another_backend(tmp_path):
     there = dataclasses.replace(CONFIGS[0], backend="cupy")
     folder = get_run_folder(tmp_path, there)
     train(CONFIGS[0], folder, quiet=True, for_steps=10)
-    with device.numpy_as_cupy():
+    with device.cupy_or_numpy():
         assert sweep([there], tmp_path, jobs=1, quiet=True) == {"finished": [folder]}
     assert read_config(folder) == there
     train(CONFIGS[0], tmp_path / "unbroken", quiet=True)

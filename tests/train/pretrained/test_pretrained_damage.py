@@ -14,7 +14,7 @@ from npdl.cli.console import print_text
 from npdl.errors import InputError
 from npdl.train.pretrained import load
 from tests.tools import commands
-from tests.tools.refusals import status_of
+from tests.tools.refusals import run_and_get_status
 from tests.train.pretrained import model_folders
 from tests.train.pretrained.model_folders import (
     LLAMA,
@@ -112,7 +112,7 @@ def folder(tmp_path, intact_folder):
 
 def assert_refused(path, mentioned, capsys, *more):
     tracemalloc.start()
-    status = status_of(commands.generate, [str(path), "hello", "--tokens", "2", *more])
+    status = run_and_get_status(commands.generate, [str(path), "hello", "--tokens", "2", *more])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     shown = capsys.readouterr()
