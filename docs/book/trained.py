@@ -47,10 +47,10 @@ def read_record(name):
     if name not in MODELS:
         return {}
     text = (DATA / f"{name}.json").read_text(encoding="utf-8")
-    return json.loads(text, object_hook=_with_arrays)
+    return json.loads(text, object_hook=_lists_to_arrays)
 
 
-def _with_arrays(record):
+def _lists_to_arrays(record):
     """Return a dictionary with arrays in place of its lists of numbers."""
     for key, value in record.items():
         with contextlib.suppress(ValueError):           # rows of several lengths stay a list
@@ -59,17 +59,17 @@ def _with_arrays(record):
     return record
 
 
-def fit(model, batch, steps, lr=1e-2, *, loss=None, optimizer=None, on_step=lambda step: None):
+def fit(model, make_batch, steps, lr=1e-2, *, loss=None, optimizer=None, on_step=lambda step: None):
     """Train a model and return its losses.
 
-    batch(step) returns (inputs, targets), where inputs may be a tuple. Targets equal to IGNORED do
-    not count. on_step(step) is called before each step and after the last.
+    make_batch(step) returns (inputs, targets), where inputs may be a tuple. Targets equal to
+    IGNORED do not count. on_step(step) is called before each step and after the last.
     """
     loss = loss or npdl.CrossEntropy(ignored=IGNORED)
     optimizer, losses = optimizer or npdl.AdamW(model, lr), []
     for step in range(steps):
         on_step(step)
-        inputs, targets = batch(step)
+        inputs, targets = make_batch(step)
         out, cache = model.forward(*inputs if isinstance(inputs, tuple) else [inputs])
         value, c_loss = loss.forward(first_output(out), targets)
         optimizer.zero_grad()

@@ -52,7 +52,7 @@ def random_log_probs(N, seed=0):
     return np.minimum(logits - np.log(np.exp(logits).sum(1, keepdims=True)), 0)
 
 
-def count_by_exhaustive_search(N, T):
+def run_exhaustive_search(N, T):
     """Return the number of sequences that an exhaustive search scores, and its scorer."""
     scorer = CountingScorer(random_log_probs(N))
     return exhaustive_search(scorer, T).count, scorer
@@ -78,9 +78,9 @@ def solve_sequence_count(say, step, answer, check, claim):
          format_table(("", "sequence"), [(str(n), " ".join(("<BOS>", *later)))
                                   for n, later in enumerate(product(words, repeat=T), 1)]))
     answer("N^T sequences ((N − 1)^T where <BOS> only begins a sentence).")
-    found = count_by_exhaustive_search(N, T)[0]
+    found = run_exhaustive_search(N, T)[0]
     check(f"npdl's exhaustive search lists {found} sequences for N = {N}, T = {T}.", found == N**T)
-    counts = {(n, t): count_by_exhaustive_search(n, t)[0] for n, t in SMALL}
+    counts = {(n, t): run_exhaustive_search(n, t)[0] for n, t in SMALL}
     claim("", "There are exactly N^T sequences of T + 1 tokens that start with <BOS>.", "N^T",
           "N^T (" + "; ".join(f"N = {n}, T = {t}: {found}"
                               for (n, t), found in counts.items()) + ")",
@@ -108,7 +108,7 @@ def solve_exhaustive_search_cost(say, step, answer, check, claim):
     N, T, sizes = 3, 3, (10_000, 10)
     total = sizes[0] ** sizes[1]
     zeros, years = len(str(total)) - 1, total / 10**9 / (365 * 24 * 3600)
-    count, scorer = count_by_exhaustive_search(N, T)
+    count, scorer = run_exhaustive_search(N, T)
     say(f"A vocabulary of N = {N} words and T = {T}; then the sizes of the question.")
     step("The sequences are the leaves of a tree of prefixes. Each edge is one conditional "
          "probability; shared prefixes need it once. Count the edges of each level.",

@@ -24,7 +24,7 @@ def kl_divergence(p, q):
         return p @ np.log(p / q)
 
 
-def both_sides(q, prior, likelihood):
+def identity_sides(q, prior, likelihood):
     """Return the left and the right side of the identity for a distribution q."""
     evidence, posterior = apply_bayes_rule(prior, likelihood)
     with np.errstate(divide="ignore"):
@@ -65,7 +65,7 @@ def solve_divergence_identity(say, step, answer, check, claim):
     answer("The identity is Bayes' rule under a logarithm, averaged over Q; it needs P(c) "
            "> 0, and Q = 0 where the posterior is 0.")
     rng = np.random.default_rng(0)
-    pairs = [both_sides(*rng.dirichlet(np.ones(5), 2), rng.uniform(0.05, 0.95, 5))
+    pairs = [identity_sides(*rng.dirichlet(np.ones(5), 2), rng.uniform(0.05, 0.95, 5))
              for _ in range(200)]
     both, _ = KLDivergence("none").forward(np.log([q, q]), np.log([posterior, prior]))
     check("npdl's KLDivergence gives the left side and D(Q ‖ prior)",
@@ -81,10 +81,10 @@ def solve_divergence_identity(say, step, answer, check, claim):
     y = np.random.default_rng(0).choice(3, 20_000, p=q)
     sample = np.log(evidence * q[y] / (likelihood[y] * prior[y]))
     error = sample.std() / len(sample) ** 0.5
-    infinite = [both_sides(q, np.array([0, 0.5, 0.5]), likelihood),
-                both_sides(q, prior, likelihood * (0, 1, 1))]
+    infinite = [identity_sides(q, np.array([0, 0.5, 0.5]), likelihood),
+                identity_sides(q, prior, likelihood * (0, 1, 1))]
     reverse = float(kl_divergence(posterior, q))
-    nearer, lowered = both_sides((q + posterior) / 2, prior, likelihood)
+    nearer, lowered = identity_sides((q + posterior) / 2, prior, likelihood)
     claim("", "The terms on the right are expectations under Q.", "E_Q",
           f"left {left:.4f}; right, sampled from Q: {sample.mean():.4f} +- {error:.4f}",
           judge(abs(sample.mean() - left) < 4 * error), "20,000 outputs drawn from Q, seed 0")

@@ -157,7 +157,7 @@ def is_parity_design(design):
     return all(np.array_equal(new, C ^ x) for new in step_lstm(design, C, C, x))
 
 
-def npdl_errors(design, factor):
+def npdl_parity_errors(design, factor):
     """Return |C' − parity| of npdl's LSTM in the four cases, with the design times `factor`."""
     numbers = {gate.lower(): factor * np.array([x, h, b]) for gate, (h, x, b) in design.items()}
     return [abs(run_npdl_cell(numbers, (np.tanh(C), C), [x])[1] - (C ^ x))
@@ -205,7 +205,8 @@ def solve_parity_lstm(say, step, answer, check, claim):
     answer(f"{format_weights(DESIGN, '; ')}: after 1 0 1 1 Cₜ = {C}.")
     check("the four cases: Cₜ = hₜ = Cₜ₋₁ xor xₜ", is_parity_design(DESIGN))
     for name, design in DESIGNS.items():
-        soft, hard, exact = (max(npdl_errors(design, factor)) for factor in (3.0, 10.0, 100.0))
+        soft, hard, exact = (max(npdl_parity_errors(design, factor))
+                             for factor in (3.0, 10.0, 100.0))
         claim("", f"an LSTM can keep the parity in C ({name})", "none printed",
               f"one unit, W = [of h, of x], h = C = 0 at the start: {format_weights(design)}",
               judge(is_parity_design(design), "no answer given"),

@@ -24,7 +24,7 @@ def variance(values, correction=0):
     return sum((value - mean) ** 2 for value in values) / (len(values) - correction)
 
 
-def mean_of_estimates(population, n, correction=0):
+def mean_variance_estimate(population, n, correction=0):
     """Return the exact mean of the estimates over all samples of n draws with replacement."""
     samples = list(product(population, repeat=n))
     return sum(variance(sample, correction) for sample in samples) / len(samples)
@@ -59,8 +59,9 @@ def solve_layer_norm(say, step, answer, check, claim):
          f"variance {unbiased}, x̂ = {vec(other)};   √(3/4) = {math.sqrt(3 / 4):.3f}")
     step("'Unbiased' is about samples: over all pairs drawn from (0, 2), division by n − 1 is "
          "right on average. A LayerNorm estimates nothing; it takes the row as it is.",
-         f"mean of the estimates over {pairs}", f"with n: {mean_of_estimates((0, 2), 2)},   with "
-         f"n − 1: {mean_of_estimates((0, 2), 2, 1)},   the variance of (0, 2): {variance((0, 2))}")
+         f"mean of the estimates over {pairs}", f"with n: {mean_variance_estimate((0, 2), 2)},   "
+         f"with n − 1: {mean_variance_estimate((0, 2), 2, 1)},   "
+         f"the variance of (0, 2): {variance((0, 2))}")
     answer("(x − E[x])/√(Var[x] + ε) · weight + bias over the last axis, Var divided by n: "
            f"{vec(ROW)} becomes {vec(y)}.")
     say("In npdl: LayerNorm.forward in npdl/layers/layer_norm.py.")
@@ -84,7 +85,7 @@ def solve_layer_norm(say, step, answer, check, claim):
           f"minibatch would be off by up to {off:.2f}", judge(alone < 1e-9 < off),
           f"an example: input {x.shape} of seed 0")
     population = (0, 1, 5)
-    truth, biased, unbiased = variance(population), *(mean_of_estimates(population, 3, k)
+    truth, biased, unbiased = variance(population), *(mean_variance_estimate(population, 3, k)
                                                       for k in (0, 1))
     claim("bias", "Divided by n - 1 the estimate of a variance is unbiased, divided by n it is "
           "biased.", "1 / (n - 1) unbiased, 1 / n biased",

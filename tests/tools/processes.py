@@ -12,19 +12,19 @@ ARITHMETIC = ("--p", 5, "--width", 8, "--layers", 1, "--eval-first", 0, "--eval-
               "--save-every", 3, "--threads", 1)
 
 
-def start(program, *arguments, **how):
-    """Start a script of experiments/ or a command of npdl; the options `how` are those of Popen."""
+def start(program, *arguments, **popen_options):
+    """Start a script of experiments/ or a command of npdl; `popen_options` are for Popen."""
     path = ROOT / "experiments" / f"{program}.py"
     begin = [path] if path.exists() else ["-m", "npdl", program]
-    return start_python(*begin, *arguments, **how)
+    return start_python(*begin, *arguments, **popen_options)
 
 
-def start_python(*arguments, **how):
+def start_python(*arguments, **popen_options):
     """Start Python with these arguments, one BLAS thread and this folder's packages."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, arguments)]
     usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, "cwd": ROOT}
-    return subprocess.Popen(command, text=True, **{**usual, **how})
+    return subprocess.Popen(command, text=True, **{**usual, **popen_options})
 
 
 def wait_for_step(process, folder, step):

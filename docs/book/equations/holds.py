@@ -75,7 +75,7 @@ class Equation:
                 self.evaluated.add(number)
         return True
 
-    def _check_relation(self, values, relation, rel, tight, number):
+    def _check_relation(self, values, relation, rel, tight, label):
         (left, right), op = relation.parts, relation.operation
         domains = values.find_indices(relation)
         summed = {name for one in walk_tree(relation) if isinstance(one, Big) for name in one.names}
@@ -109,11 +109,11 @@ class Equation:
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"
             if op in ("<=", ">="):
                 apart = (np.abs(a - b) > 0.01 * np.abs(b)).any()
-                self.bounds.setdefault(number, set()).update(
+                self.bounds.setdefault(label, set()).update(
                     {"tight"} if near else (), {"strict"} if apart else ())
             elif op in ("<", ">") and right != Number(0.0):         # near, as far as it is printed
                 near = (np.abs(a - b) <= 0.01 * np.abs(b)).any()
-                self.bounds.setdefault(number, {"strict"}).update({"tight"} if near else ())
+                self.bounds.setdefault(label, {"strict"}).update({"tight"} if near else ())
             self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
             assert _is_ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
 
