@@ -42,7 +42,7 @@ def find_nodes(recording, phase):
 
     They come from the layer's method, or from a function that this method calls to do its work.
     """
-    steps = {}                                          # {call: {line: its first step}}
+    steps = {}                                          # {call: {statement: its first step}}
     for one in recording.list_steps(phase):
         if one.statement.is_simple:
             steps.setdefault(one.call, {}).setdefault(one.statement, one)
