@@ -6,15 +6,15 @@
 """
 
 if __name__ == "__main__":
-    from npdl.cli.console import start_script
+    from npdl.cli.console import prepare_script
 
-    start_script()                      # Ctrl-C ends the program without a traceback
+    prepare_script()                      # Ctrl-C ends the program without a traceback
 
 import os
 import sys
 
 from exercises import course
-from npdl.cli.console import Help, OneLineParser, parse_path, run_guarded
+from npdl.cli.console import Help, OneLineParser, checked_path_text, run_guarded
 from npdl.errors import InputError
 
 
@@ -46,7 +46,7 @@ def main(argv=None):
                         help="a question's number, such as 000.2.4; 000 is the document. The parts "
                              "of the question, such as 000.2.4a, are included")
     parser.add_argument("--list", action="store_true", help="list all questions")
-    parser.add_argument("--figures", metavar="DIR", type=parse_path,
+    parser.add_argument("--figures", metavar="DIR", type=checked_path_text,
                         help="draw the pictures of the questions into this folder")
     options = parser.parse_args(argv)
     if options.figures and os.path.isfile(options.figures):

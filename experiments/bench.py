@@ -14,9 +14,9 @@ the median ratio to the fastest PyTorch variant with equal work. Run it on an id
 """
 
 if __name__ == "__main__":
-    from npdl.cli.console import start_script
+    from npdl.cli.console import prepare_script
 
-    start_script()         # Ctrl-C exits without a traceback
+    prepare_script()         # Ctrl-C exits without a traceback
 
 import argparse
 import dataclasses
@@ -37,7 +37,13 @@ os.environ.setdefault("CUPY_TF32", "0")         # before CuPy is imported
 from experiments.benchmark.cases import CASES, QUICK
 from experiments.benchmark.worker import KEEP_MEMORY, Worker, WorkerError, make_mkl_environment
 from npdl import backend
-from npdl.cli.console import OneLineParser, note, parse_path, parse_positive, run_guarded
+from npdl.cli.console import (
+    OneLineParser,
+    checked_path_text,
+    parse_positive,
+    print_note,
+    run_guarded,
+)
 from npdl.cli.process import count_usable_cores
 from npdl.errors import InputError
 from npdl.train.versions import get_gpu_name, get_processor_name
@@ -156,7 +162,7 @@ def measure_in_turns(variants, case, options):
                 worker = Worker(variant.name, job, variant.threads, variant.environment)
                 ms, _ = worker.measure(2)
             except WorkerError as error:
-                note(f"left out: {error}")
+                print_note(f"left out: {error}")
                 continue
             workers[variant.name] = worker
             counts[variant.name] = max(2, min(200, round(1e3 * options.turn / ms)))
@@ -232,7 +238,7 @@ def parse_options(arguments):
     p.add_argument("--threads", type=parse_positive, metavar="N", default=CORES,
                    help="of every variant except npdl's plain engine (default: all, %(default)s)")
     p.add_argument("--rounds", type=parse_positive, metavar="N", help="default: 9; --quick: 1")
-    p.add_argument("--real", type=parse_path, metavar="FOLDER",
+    p.add_argument("--real", type=checked_path_text, metavar="FOLDER",
                    help="a model of the Llama kind, for decoding and LoRA (needs transformers)")
     p.add_argument("--tokens", type=parse_positive, metavar="N", default=32, help="to decode (32)")
     p.add_argument("--quick", action="store_true", help="tiny sizes, one short round")

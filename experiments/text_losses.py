@@ -8,16 +8,16 @@ column is the standard deviation of the mean loss of 240 random windows (20 batc
 """
 
 if __name__ == "__main__":
-    from npdl.cli.console import start_script
+    from npdl.cli.console import prepare_script
 
-    start_script()         # Ctrl-C exits without a traceback
+    prepare_script()         # Ctrl-C exits without a traceback
 
 import math
 import sys
 
 import numpy as np
 
-from npdl.cli.console import OneLineParser, parse_path, run_guarded
+from npdl.cli.console import OneLineParser, checked_path_text, run_guarded
 from npdl.errors import InputError
 from npdl.train.engine import Batch, PlainEngine
 from npdl.train.run import load_run
@@ -54,7 +54,7 @@ def compute_run_losses(run, folder="the run"):
 
 def main(arguments=None):
     p = OneLineParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("runs", nargs="+", metavar="RUN", type=parse_path,
+    p.add_argument("runs", nargs="+", metavar="RUN", type=checked_path_text,
                    help="the folder of a run on a text")
     options = p.parse_args(arguments)
 

@@ -16,9 +16,9 @@ plot and finetune read. Ctrl-C saves and stops; --resume continues with bitwise 
 """
 
 if __name__ == "__main__":
-    from npdl.cli.console import start_script
+    from npdl.cli.console import prepare_script
 
-    start_script()              # Ctrl-C exits without a traceback
+    prepare_script()              # Ctrl-C exits without a traceback
 
 import sys
 

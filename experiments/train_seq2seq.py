@@ -17,9 +17,9 @@ The run's folder holds its settings, metrics, curves.png and checkpoint. Ctrl-C 
 """
 
 if __name__ == "__main__":
-    from npdl.cli.console import start_script
+    from npdl.cli.console import prepare_script
 
-    start_script()              # Ctrl-C exits without a traceback
+    prepare_script()              # Ctrl-C exits without a traceback
 
 import sys
 

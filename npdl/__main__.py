@@ -1,6 +1,6 @@
 """The commands of npdl, such as `python -m npdl step LAYER`; `python -m npdl -h` lists them.
 
-Slow modules are imported only after `start_script`, because Ctrl-C then prints no traceback.
+Slow modules are imported only after `prepare_script`, because Ctrl-C then prints no traceback.
 """
 
 import importlib
@@ -8,7 +8,7 @@ import os
 import sys
 
 from npdl import __version__
-from npdl.cli.console import OneLineParser, run_guarded, start_script
+from npdl.cli.console import OneLineParser, prepare_script, run_guarded
 
 # name: (help, module, function that adds the arguments, function that runs the command)
 COMMANDS = {
@@ -37,7 +37,7 @@ COMMANDS = {
 
 def start():
     """Run the command line of this process, and exit with its status."""
-    start_script()
+    prepare_script()
     sys.exit(main())
 
 

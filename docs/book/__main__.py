@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from npdl.cli.console import OneLineParser, run_guarded, start_script
+from npdl.cli.console import OneLineParser, prepare_script, run_guarded
 from npdl.cli.folders import create_folder_atomically
 from npdl.errors import InputError
 
@@ -79,6 +79,6 @@ def build_site(options):
 
 
 if __name__ == "__main__":
-    start_script()
+    prepare_script()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run_guarded("python -m docs.book", main))

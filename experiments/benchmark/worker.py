@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from npdl.cli.process import peak_memory
+from npdl.cli.process import peak_memory_bytes
 from npdl.errors import NpdlError
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -93,7 +93,7 @@ def serve(connection, make_step):
             while True:
                 count = connection.recv()
                 step()                  # the caches are full of another process's arrays
-                connection.send((time_steps(step, synchronize, count), peak_memory() / 2**20))
+                connection.send((time_steps(step, synchronize, count), peak_memory_bytes() / 2**20))
         except (EOFError, ConnectionError):     # the parent has closed the connection
             pass
         except Exception as error:

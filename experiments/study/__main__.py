@@ -14,9 +14,9 @@ again resumes after an interruption.
 """
 
 if __name__ == "__main__":
-    from npdl.cli.console import start_script
+    from npdl.cli.console import prepare_script
 
-    start_script("python -m experiments.study")         # Ctrl-C exits without a traceback
+    prepare_script("python -m experiments.study")         # Ctrl-C exits without a traceback
 
 import argparse
 import csv
@@ -30,7 +30,7 @@ from experiments.study import q8_attention, runs
 from experiments.study.report import QUESTIONS
 from experiments.study.runs import NAMES, RESULTS, SEEDS, Study
 from npdl.backend import to_host
-from npdl.cli.console import OneLineParser, parse_path, run_guarded
+from npdl.cli.console import OneLineParser, checked_path_text, run_guarded
 from npdl.errors import InputError
 from npdl.files import read_json, write_atomically
 from npdl.models.gpt import attentions
@@ -148,10 +148,10 @@ def make_parser():
                    help="clipping, and the LSTM's initialisation (default: default)")
     p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy", help="default: numpy")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
-    p.add_argument("--out", type=parse_path, default="runs/study",
+    p.add_argument("--out", type=checked_path_text, default="runs/study",
                    help="folder of the runs (default: runs/study)")
     p.add_argument("--list", action="store_true", help="show how many runs are stored, and stop")
-    p.add_argument("--attention", metavar="RUN", nargs="+", type=parse_path,
+    p.add_argument("--attention", metavar="RUN", nargs="+", type=checked_path_text,
                    help="store the attention weights of these trained GPTs, and stop")
     return p
 

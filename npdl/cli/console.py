@@ -8,7 +8,7 @@ import signal
 import sys
 import warnings
 
-from npdl.exceptions import (  # this module must not import NumPy: see `start_script`
+from npdl.exceptions import (  # this module must not import NumPy: see `prepare_script`
     NpdlError,
     suggest_remedy,
     to_printable,
@@ -54,13 +54,13 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def set_description(parser, description, given_only=False):
+def set_description(parser, description, omit_defaults=False):
     """Set a parser's description, whose lines are not wrapped.
 
-    With `given_only`, parsing returns only the options that the user gives, and no defaults.
+    With `omit_defaults`, parsing returns only the options that the user gives, and no defaults.
     """
     parser.description, parser.formatter_class = description, Help
-    if given_only:
+    if omit_defaults:
         parser.argument_default = argparse.SUPPRESS
 
 
@@ -70,7 +70,7 @@ def add_help_all(parser):
                         help="show the rare options, too, and exit")
 
 
-def parse_path(text):
+def checked_path_text(text):
     """Return `text`, the name of a file or folder. Raise ArgumentTypeError if it is empty."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty; name a file or a folder")
@@ -84,7 +84,7 @@ def parse_positive(text):
     return int(text)
 
 
-def start_script(prog=None):
+def prepare_script(prog=None):
     """Prepare a script. This must be its first call, before the other imports of npdl.
 
     After this call, Ctrl-C exits without a traceback. Closed standard streams are replaced by the
@@ -99,11 +99,11 @@ def start_script(prog=None):
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     if prog and (line := describe_missing_packages()):
-        note(f"{prog}: {line}")
+        print_note(f"{prog}: {line}")
         sys.exit(BAD)
 
 
-def note(line):
+def print_note(line):
     """Print a line on standard error. If standard error is closed, do nothing."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
@@ -118,7 +118,7 @@ def run_guarded(prog, function):
     """
     reopen_closed_streams()
     try:
-        with _interrupts_enabled():
+        with _enable_interrupts():
             status = function()
             sys.stdout.flush()
         return status
@@ -142,7 +142,7 @@ def run_guarded(prog, function):
     finally:
         _flush_or_discard(sys.stderr)
     _flush_or_discard(sys.stdout)
-    note(f"{prog}: {to_printable(line)}")
+    print_note(f"{prog}: {to_printable(line)}")
     _flush_or_discard(sys.stderr)
     return BAD
 
@@ -168,7 +168,7 @@ def describe_import_error(error):
     return ""
 
 
-def print_text(text, end="\n"):
+def print_generated_text(text, end="\n"):
     """Print a text that a model has generated.
 
     On a terminal, control characters are escaped, because the terminal would execute them. A file
@@ -196,10 +196,10 @@ def _exit_on_signal(number, frame):
 
 
 @contextlib.contextmanager
-def _interrupts_enabled():
+def _enable_interrupts():
     """Let Ctrl-C raise KeyboardInterrupt inside the block, so that the work can clean up.
 
-    Outside, Ctrl-C exits at once (`start_script`).
+    Outside, Ctrl-C exits at once (`prepare_script`).
     """
     if signal.getsignal(signal.SIGINT) is not _exit_on_signal:
         yield

@@ -14,7 +14,7 @@ import sys
 import typing
 from collections.abc import Callable
 
-from npdl.cli.console import parse_path
+from npdl.cli.console import checked_path_text
 from npdl.errors import InputError
 from npdl.files import LARGEST_NUMBER
 
@@ -140,7 +140,7 @@ def _make_argparse_arguments(annotation):
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
         read = _make_argparse_arguments(inner)["type"]
-        return {"type": parse_path if inner is str else _set_name(
+        return {"type": checked_path_text if inner is str else _set_name(
             lambda text: None if text == "none" else read(text), f"{read.__name__} or none")}
     return {"type": annotation}
 

@@ -29,7 +29,7 @@ def count_usable_cores():
     return os.cpu_count() or 1
 
 
-def peak_memory():
+def peak_memory_bytes():
     """Return the peak memory of this process in bytes, or None if it is unknown.
 
     On systems other than Linux, the result can include the memory of the parent process.
@@ -64,7 +64,7 @@ def limit_this_process(parent_pid, **limits):
             resource.setrlimit(which, (most, most))
 
 
-def total_memory():
+def total_memory_bytes():
     """Return the size of this machine's memory in bytes, or None if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

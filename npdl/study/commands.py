@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentTypeError
 from pathlib import Path
 
-from npdl.cli.console import parse_path, set_description
+from npdl.cli.console import checked_path_text, set_description
 from npdl.cli.options import SECONDS
 from npdl.errors import InputError
 from npdl.study.blame.blame import blame
@@ -79,7 +79,7 @@ def add_step_arguments(parser):
     """Add the arguments of `step` to an argparse parser."""
     set_description(parser, STEP)
     _add_layer_options(parser)
-    parser.add_argument("--html", metavar="FILE", type=parse_path,
+    parser.add_argument("--html", metavar="FILE", type=checked_path_text,
                         help="write an interactive page to FILE instead of printing")
     parser.add_argument("--backward", action="store_true", help="show backward only")
 

@@ -7,7 +7,7 @@ import linecache
 import numpy as np
 
 from npdl.backend import make_rng
-from npdl.cli.console import parse_path, parse_positive
+from npdl.cli.console import checked_path_text, parse_positive
 from npdl.engine import RecordedStep, compile_step, profile
 from npdl.engine.target import TARGETS
 from npdl.errors import InputError
@@ -38,7 +38,7 @@ def add_arguments(parser):
                             help=f"{what} (default {value})")
     parser.add_argument("--target", choices=TARGETS, default="auto",
                         help="run C or NumPy; auto runs C if a compiler is found (default auto)")
-    parser.add_argument("--html", metavar="FILE", type=parse_path,
+    parser.add_argument("--html", metavar="FILE", type=checked_path_text,
                         help="write a page with the costs next to the source instead of printing")
 
 

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from npdl import adapt
-from npdl.cli.console import note
+from npdl.cli.console import print_note
 from npdl.cli.folders import create_folder_atomically
 from npdl.errors import InputError
 from npdl.files import read_json, reason, write_json
@@ -94,7 +94,8 @@ def write_results(folder, config, model, step, records, seconds):
         if len(records) > 1:
             plot_curves({make_run_title(config): [records]}, folder / "curves.png")
     except Exception as error:                  # matplotlib documents no list of its errors
-        note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); everything else is saved")
+        print_note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); everything else "
+                   "is saved")
     write_json(folder / "summary.json", summary)
     return summary
 

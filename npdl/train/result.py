@@ -3,8 +3,8 @@
 import math
 
 from npdl.backend import is_host
-from npdl.cli.console import print_text
-from npdl.cli.process import peak_memory
+from npdl.cli.console import print_generated_text
+from npdl.cli.process import peak_memory_bytes
 from npdl.decoding import sample
 from npdl.decoding.model_scorers import make_scorer
 from npdl.init import generator
@@ -38,12 +38,12 @@ def print_text_result(run, task, first_record, summary):
     print(f"{loss.replace('_', ' ')} {final:.4f} (perplexity {math.exp(min(final, 700)):.2f}); "
           f"lowest {summary[loss]:.4f} at step {summary[f't_f_{loss}']}{before}")
     if run.config.pretrained is not None:
-        if peak_memory() is not None:
-            print(f"peak memory {peak_memory() / 2**20:,.0f} MiB")
+        if peak_memory_bytes() is not None:
+            print(f"peak memory {peak_memory_bytes() / 2**20:,.0f} MiB")
     elif is_host():
         print("\nA sample:\n")
         for line in generate_sample_lines(run.model, task.vocabulary, run.config.block):
-            print_text(f"  {line}")
+            print_generated_text(f"  {line}")
         print()
     if isinstance(run.config.model, UserFunction):
         print(f'for more text, give load_run("{run.folder}", config).model to npdl.decoding')

@@ -18,7 +18,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from npdl.backend import convert_cupy_errors, using
-from npdl.cli.console import describe_missing_packages, note
+from npdl.cli.console import describe_missing_packages, print_note
 from npdl.cli.folders import remove_stale_files
 from npdl.cli.options import option_name
 from npdl.errors import InputError
@@ -121,7 +121,7 @@ class Run:
         if not self.bar.disable:
             self.bar.set_postfix_str(text)
         elif not self.quiet:
-            note(f"step {self.step:>6}/{self.config.steps}  {text}")
+            print_note(f"step {self.step:>6}/{self.config.steps}  {text}")
 
     def save(self):
         """Write the checkpoint. Raises Diverged if a parameter is not finite."""
@@ -147,7 +147,7 @@ class Run:
         if not finished:
             advice = "run the same program to resume it" if self.config.has_user_function else (
                 f"resume it with: --resume --out {self.folder}")
-            note(f"stopped at step {self.step} of {self.config.steps}, saved; {advice}")
+            print_note(f"stopped at step {self.step} of {self.config.steps}, saved; {advice}")
         records = read_records(self.folder / "metrics.jsonl")
         if records:
             summary = folders.write_results(self.folder, self.config, self.model, self.step,
@@ -160,21 +160,21 @@ class Run:
         """Continue from the folder's checkpoint. Return the seconds that the run has taken."""
         removed = remove_stale_files(self.folder)
         if removed:
-            note(f"removed {len(removed)} unfinished file(s) of a killed run")
+            print_note(f"removed {len(removed)} unfinished file(s) of a killed run")
         meta = checkpoint.restore(self.folder / "checkpoint.npz", self.config, self.model,
                                   self.optimizer)
         self.step = meta["step"]
         begun = folders.read_versions(self.folder)
         for name, now in collect_versions().items():
             if (was := str(begun.get(name, "unknown"))[:40]) != now:
-                note(f"{self.folder} was computed with {name} {was} and continues with {now}; the "
-                     "results may differ by rounding from those of an uninterrupted run")
+                print_note(f"{self.folder} was computed with {name} {was} and continues with {now};"
+                           " the results may differ by rounding from those of an uninterrupted run")
                 break
         # A run that begins with an evaluation repeats it if it is still at step 0.
         dropped = remove_records_after(self.folder / "metrics.jsonl", self.step or -1)
         if dropped:
-            note(f"dropped {dropped} record(s) made after the checkpoint at step {self.step}; they "
-                 "will be computed again")
+            print_note(f"dropped {dropped} record(s) made after the checkpoint at step {self.step};"
+                       " they will be computed again")
         return meta["seconds"]
 
 

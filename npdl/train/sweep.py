@@ -15,7 +15,7 @@ from pathlib import Path
 import joblib
 from tqdm import tqdm
 
-from npdl.cli.console import note
+from npdl.cli.console import print_note
 from npdl.errors import InputError
 from npdl.files import reason
 from npdl.train.folder import FolderInUse, is_finished
@@ -49,7 +49,7 @@ def sweep(configs, root, jobs=2, quiet=False):
                                                  disable=True if quiet else None):
                 outcomes.setdefault(outcome, []).append(folder)
                 if message:
-                    note(f"{folder}: {message}")
+                    print_note(f"{folder}: {message}")
         except Exception:               # joblib raises it if a signal has ended a worker
             if not stop.received:
                 raise

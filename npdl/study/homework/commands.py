@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from npdl.cli.console import parse_path, set_description
+from npdl.cli.console import checked_path_text, set_description
 from npdl.errors import InputError
 from npdl.study.homework.grading import Grader, grade_submissions, write_gradescope_results
 from npdl.study.homework.handout import LAYERS, read_homework, write_autograder, write_homework
@@ -26,7 +26,8 @@ def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
     set_description(parser, HAND_OUT)
     actions = parser.add_subparsers(dest="action", metavar="grade")
-    parser.add_argument("--out", metavar="DIR", type=parse_path, help="a new or empty folder")
+    parser.add_argument("--out", metavar="DIR", type=checked_path_text,
+                        help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help=f"names of layers of npdl (default: {' '.join(LAYERS)})")
     parser.add_argument("--exam", action="store_true",
@@ -41,9 +42,9 @@ def add_arguments(parser):
     grade.add_argument("--out", metavar="DIR", dest="grades",
                        help="a new or empty folder for grades.csv and feedback")
     service = grade.add_mutually_exclusive_group()
-    service.add_argument("--gradescope", metavar="FILE.zip", type=parse_path,
+    service.add_argument("--gradescope", metavar="FILE.zip", type=checked_path_text,
                          help="write an autograder for Gradescope instead of grading")
-    service.add_argument("--results", metavar="FILE.json", type=parse_path,
+    service.add_argument("--results", metavar="FILE.json", type=checked_path_text,
                          help="grade FOLDER as one submission, and write results for Gradescope")
 
 

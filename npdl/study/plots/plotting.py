@@ -13,7 +13,7 @@ or to the FILE of --out.
 
 from pathlib import Path
 
-from npdl.cli.console import parse_path, parse_positive, set_description
+from npdl.cli.console import checked_path_text, parse_positive, set_description
 from npdl.errors import InputError
 from npdl.study.plots.attention_maps import plot_attention
 from npdl.study.plots.embedding_spectrum import plot_embeddings
@@ -35,11 +35,11 @@ def add_arguments(parser):
     kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     made = {what: kinds.add_parser(what) for what in KINDS}
     for what, one in made.items():
-        one.add_argument("--out", metavar="FILE", type=parse_path, default=f"{what}.png",
+        one.add_argument("--out", metavar="FILE", type=checked_path_text, default=f"{what}.png",
                          help="the PNG to write (default: %(default)s)")
         if what != "gradients":
             one.add_argument("runs", nargs="+" if what == "curves" else 1, metavar="RUN",
-                             type=parse_path, help="the folder of a training run")
+                             type=checked_path_text, help="the folder of a training run")
     made["gradients"].add_argument("--steps", type=parse_positive, default=100, metavar="N",
                                    help="number of time steps (default: %(default)s)")
     made["attention"].add_argument("--text", help='the input text, for example "5 + 7 =" '

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from npdl.cli.console import parse_path, parse_positive, set_description
+from npdl.cli.console import checked_path_text, parse_positive, set_description
 from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl.train.run import load_run
@@ -92,7 +92,7 @@ def print_answers(run, question, top):
 def add_arguments(parser):
     """Add the options of `ask` to an argparse parser."""
     set_description(parser, __doc__)
-    parser.add_argument("run", type=parse_path, help="a run folder")
+    parser.add_argument("run", type=checked_path_text, help="a run folder")
     parser.add_argument("question", nargs="?", default=None, help="an equation up to its '='")
     parser.add_argument("--top", type=parse_positive, default=5, metavar="N",
                         help="answers to show (default: %(default)s)")

@@ -20,7 +20,7 @@ a folder that the library transformers loads.
 
 import textwrap
 
-from npdl.cli.console import note, parse_path, parse_positive, set_description
+from npdl.cli.console import checked_path_text, parse_positive, print_note, set_description
 from npdl.cli.options import add_setting_options, option_name
 from npdl.errors import InputError
 from npdl.train import folder as folders
@@ -43,8 +43,8 @@ INHERITED = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", 
 
 def add_arguments(p):
     """Add the options of `finetune` to an argparse parser."""
-    set_description(p, __doc__, given_only=True)
-    p.add_argument("run", nargs="?", default=None, type=parse_path,
+    set_description(p, __doc__, omit_defaults=True)
+    p.add_argument("run", nargs="?", default=None, type=checked_path_text,
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned real model to --out, with its adapters merged into its matrices")
@@ -168,8 +168,8 @@ def make_config_from_run(source, overrides, adapters, quiet):
     base = runs.load_run(source)
     config = make_finetune_config(base, adapters, {"threads": THREADS, **overrides}, source)
     if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:
-        note("--operator and --p are not given, so the adapters learn the same equations as "
-             f"{source}")
+        print_note("--operator and --p are not given, so the adapters learn the same equations as "
+                   f"{source}")
     return config, base.model.state_dict()
 
 

@@ -22,7 +22,7 @@ import math
 import sys
 import time
 
-from npdl.cli.console import note, parse_path, print_text, set_description
+from npdl.cli.console import checked_path_text, print_generated_text, print_note, set_description
 from npdl.cli.options import (
     COUNT,
     NATURAL,
@@ -76,8 +76,9 @@ class Settings:
 
 def add_arguments(p):
     """Add the options of `generate` to an argparse parser."""
-    set_description(p, __doc__, given_only=True)
-    p.add_argument("run", type=parse_path, help="a run folder, a model's folder or a .gguf file")
+    set_description(p, __doc__, omit_defaults=True)
+    p.add_argument("run", type=checked_path_text,
+                   help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="the text to "
                    "continue, or an equation with spaces between its tokens (default: empty)")
     add_setting_options(p, "generate", METHODS.values(), Settings(
@@ -190,7 +191,7 @@ class TextPrinter:
 
     def __call__(self, sequence, token):
         self.times.append(time.perf_counter())
-        print_text(self.prefix + self.text(token), end="")
+        print_generated_text(self.prefix + self.text(token), end="")
         self.prefix = ""
 
     def describe_speed(self):
@@ -242,14 +243,14 @@ def print_continuations(source, prompt, options):
     for i, hypothesis in enumerate(hypotheses if printer is None else []):
         if i and not is_listed:
             print(BETWEEN)
-        print_text(source.format_continuation([] if is_chat else ids, hypothesis))
+        print_generated_text(source.format_continuation([] if is_chat else ids, hypothesis))
     if printer is not None:
-        print_text(printer.text())
+        print_generated_text(printer.text())
         if source.kind == "model":
-            note(printer.describe_speed())
+            print_note(printer.describe_speed())
     longest = len(ids) + max(len(hypothesis.tokens) for hypothesis in hypotheses)
     seen = getattr(source.model, "max_len", longest)
     if source.kind != "dates" and longest - 1 > seen:       # the model doesn't read the last token
-        note(f"the text has {longest} tokens, but the model's window has only {seen}; the "
-             "oldest tokens were dropped")
+        print_note(f"the text has {longest} tokens, but the model's window has only {seen}; the "
+                   "oldest tokens were dropped")
     return hypotheses[0].tokens

@@ -11,7 +11,7 @@ settings that differ. Unfinished runs are listed below the table and are not par
 import dataclasses
 from pathlib import Path
 
-from npdl.cli.console import parse_path, set_description
+from npdl.cli.console import checked_path_text, set_description
 from npdl.errors import InputError
 from npdl.train.folder import describe_model_and_data, is_finished, read_config
 from npdl.train.metrics import read_records
@@ -61,8 +61,8 @@ def _describe_setting(name, value):
 
 def add_arguments(parser):
     """Add the options of `table` to an argparse parser."""
-    set_description(parser, __doc__, given_only=True)
-    parser.add_argument("runs", nargs="+", type=parse_path, help="folders of finished runs")
+    set_description(parser, __doc__, omit_defaults=True)
+    parser.add_argument("runs", nargs="+", type=checked_path_text, help="folders of finished runs")
 
 
 def run(options):

@@ -7,9 +7,9 @@ from npdl.backend import convert_cupy_errors
 from npdl.cli.console import (
     OneLineParser,
     add_help_all,
-    note,
-    parse_path,
+    checked_path_text,
     parse_positive,
+    print_note,
     run_guarded,
     set_description,
 )
@@ -47,8 +47,9 @@ def run_script(train, model, description, arguments=None):
             try:
                 return train(complete_config(config), folder=folder, **train_options)
             except KeyboardInterrupt:           # before the run begins, or a second one
-                note(f"interrupted; continue from the last checkpoint by --resume --out {folder}"
-                     if holds_run(folder) else "interrupted before the run began; nothing is saved")
+                print_note("interrupted; continue from the last checkpoint by --resume --out "
+                           f"{folder}" if holds_run(folder) else
+                           "interrupted before the run began; nothing is saved")
                 raise
 
     return run_guarded(parser.prog, run_training)
@@ -65,7 +66,7 @@ def add_process_options(parser, folder):
     """Add the options that are not saved with a run. `folder` describes the default of --out."""
     add_help_all(parser)
     group = parser.add_argument_group("this process")
-    group.add_argument("--out", type=parse_path, default=None, metavar="DIR",
+    group.add_argument("--out", type=checked_path_text, default=None, metavar="DIR",
                        help=f"the run's folder (default: {folder})")
     group.add_argument("--resume", action="store_true", default=False,
                        help="continue the run in --out, from its last checkpoint")
@@ -89,7 +90,7 @@ def _make_or_read_config(overrides, model, out, resume):
 
 
 def _add_options(parser, model, description):
-    set_description(parser, description, given_only=True)
+    set_description(parser, description, omit_defaults=True)
     if model in SEQ2SEQ:
         add_setting_options(parser, GPT, (DATES, *GROUPS), Config(model=model),
                             left_out=("norm_bias", "init"))

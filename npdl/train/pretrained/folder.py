@@ -22,7 +22,7 @@ from npdl.adapt import merged_linear, quantize_linears
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
 from npdl.cli.folders import create_folder_atomically
-from npdl.cli.process import total_memory
+from npdl.cli.process import total_memory_bytes
 from npdl.core import Layer, named_layers
 from npdl.errors import InputError, require_dtype
 from npdl.files import is_file, read_json, reason, write_json
@@ -207,7 +207,7 @@ def _list_checked_specs(architecture, weights, itemsize):
     if extra:
         raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
                          f"does not have (unknown arrays: {len(extra)}); use another model")
-    need, have = itemsize * sum(math.prod(spec.shape) for spec in specs), total_memory()
+    need, have = itemsize * sum(math.prod(spec.shape) for spec in specs), total_memory_bytes()
     if have is not None and need > have:
         raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, but "
                          f"this machine has {have / 2**30:,.0f}; use a smaller model")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npdl import safetensors
-from npdl.cli.console import print_text
+from npdl.cli.console import print_generated_text
 from npdl.errors import InputError
 from npdl.train.pretrained import load
 from tests.tools import commands
@@ -136,10 +136,10 @@ def test_lone_surrogate_in_template_is_replaced(folder, capsys):
 def test_terminal_gets_no_control_characters(capsys, monkeypatch):
     """A file gets the text as it is."""
     said = "a\x1b]0;title\x07\x1b[2J\tb\u202e\x9b3J 日本\u3000語\n"
-    print_text(said)
+    print_generated_text(said)
     assert capsys.readouterr().out == said + "\n"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    print_text(said)
+    print_generated_text(said)
     assert capsys.readouterr().out == (
         "a\\x1b]0;title\\x07\\x1b[2J\tb\\u202e\\x9b3J 日本\u3000語\n\n")
 
@@ -173,7 +173,7 @@ def test_unused_sliding_window_is_allowed(tmp_path, capsys):
 
 
 def test_model_larger_than_memory_is_refused(folder, capsys, monkeypatch):
-    monkeypatch.setattr("npdl.train.pretrained.folder.total_memory", lambda: 1000)
+    monkeypatch.setattr("npdl.train.pretrained.folder.total_memory_bytes", lambda: 1000)
     assert_refused(folder, "this machine has 0; use a smaller model", capsys)
 
 

@@ -64,9 +64,9 @@ def test_real_model_knows_capital_of_france(model_path):
 
 def test_generating_takes_little_more_memory_than_the_weights(model_path):
     done = run_python("-c", "from npdl.__main__ import main\n"
-                      "from npdl.cli.process import peak_memory\n"
+                      "from npdl.cli.process import peak_memory_bytes\n"
                       f"main(['generate', {str(model_path)!r}, 'The capital', '--tokens', '20'])\n"
-                      "print(peak_memory())")
+                      "print(peak_memory_bytes())")
     assert int(done.stdout.splitlines()[-1]) < 1.15 * WEIGHTS
 
 
