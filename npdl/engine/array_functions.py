@@ -94,7 +94,7 @@ def record_subtract_one_hot(recorder, probabilities, index):
     The result is bitwise identical to subtracting 1 at each index. Every replay checks that the
     indices are in range.
     """
-    if not recorder.check_index_range(index, probabilities.shape[-1]):
+    if not recorder.is_index_in_range(index, probabilities.shape[-1]):
         return NotImplemented
     at = np.where(index < 0, index + probabilities.shape[-1], index) if (index.min() < 0) else index
     return probabilities - (at[..., None] == np.arange(probabilities.shape[-1]))
@@ -117,7 +117,7 @@ def record_take_along_axis(recorder, x, index, axis=-1):
     """Record np.take_along_axis as one operation. Replays check the range of the indices."""
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
-    recorder.check_index_range(index, x.shape[axis])
+    recorder.is_index_in_range(index, x.shape[axis])
     return record_as_one_operation(
         recorder, "take_along_axis", partial(np.take_along_axis, axis=axis), [x, index],
         options={"axis": axis % x.ndim})

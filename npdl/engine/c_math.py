@@ -124,7 +124,7 @@ def polynomial_expression(coefficients, variable, suffix=""):
     return text
 
 
-def write_math_functions():
+def generate_math_functions():
     """Return the C source of exp, log, tanh and erf, for float and for double."""
     text = ""
     for values, suffix in ((FLOAT, "f"), (DOUBLE, "")):

@@ -9,7 +9,7 @@ import numpy as np
 
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, has_c_types, offset_expression, write_loop_heads
+from npdl.engine.c_source import GroupSource, has_c_arrays, loop_heads, offset_expression
 from npdl.engine.rows import broadcast_strides, merge_axes
 
 SMALL = 4096        # multiplications of one product; BLAS computes larger products
@@ -81,7 +81,7 @@ class SmallProductsSource:
         leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.pointers]
         sizes, leads = merge_axes(sizes, leads)
         (m, n), k = out.shape[-2:], a.shape[-1]
-        lines = [f"void {name}(char **P) {{", *write_loop_heads(sizes)]
+        lines = [f"void {name}(char **P) {{", *loop_heads(sizes)]
         lines += [f"{kind} *{letter} = ({kind} *)P[{i}] + {offset_expression(lead, view)};"
                   for i, letter, lead, view in zip((1, 2, 3), "abc", leads, self.pointers,
                                                    strict=True)]
@@ -107,7 +107,7 @@ class SmallProductsSource:
     def can_compute(group):
         """Return True if a group is one matmul of stacks of matrices, each too small for BLAS."""
         op = group.operations[0]
-        if op.kind != "matmul" or not has_c_types(op) or not op.output.size or (
+        if op.kind != "matmul" or not has_c_arrays(op) or not op.output.size or (
                 min(view.ndim for view in op.views) < 3) or (
                 len({view.dtype for view in op.views}) > 1 or op.output.dtype.kind != "f"):
             return False
@@ -118,7 +118,7 @@ class SmallProductsSource:
 SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one operation
 
 
-def write_c_module(groups):
+def generate_c_module(groups):
     """Return the C source of all groups that C can compute, and {group: its source object}."""
     sources = {}
     for group in groups:
@@ -126,4 +126,4 @@ def write_c_module(groups):
         if kinds:
             sources[group] = kinds[0](f"g{len(sources)}", group)
     texts = [source.text for source in sources.values()]
-    return "\n".join([HEAD, c_math.write_math_functions(), *texts]), sources
+    return "\n".join([HEAD, c_math.generate_math_functions(), *texts]), sources

@@ -38,7 +38,7 @@ class GroupSource:
     """
 
     def __init__(self, name, group):
-        self.row_ops, self.local = self._flatten_row_ops(group.row_ops), group.local
+        self.row_ops, self.local = self._reshape_row_ops(group.row_ops), group.local
         self.pointers, self.scratch, self._names = [], 0, 0
         self._pointer_names, self._scratch_rows, self._used = {}, {}, set()
         self._lines, self._before, self._moving, self._after = [], [], [], []
@@ -50,9 +50,9 @@ class GroupSource:
         self._close_loop()
         lines = [line for line, tag in self._lines if tag is None or tag in self._used]
         scratch = [row for key, row in self._scratch_rows.items() if key in self._used]
-        self.text = self._write_function(name, lines, scratch)
+        self.text = self._format_function(name, lines, scratch)
 
-    def _flatten_row_ops(self, row_ops):
+    def _reshape_row_ops(self, row_ops):
         return flatten_to_one_row(row_ops)
 
     def _merge_row_axes(self):
@@ -68,7 +68,7 @@ class GroupSource:
 
     def _write_elementwise(self, i, row_op):
         """Write the code of an elementwise operation."""
-        names = self._read_inputs(row_op)
+        names = self._input_expressions(row_op)
         dtypes = [x.view.dtype if isinstance(x, Operand) else None for x in row_op.inputs]
         value = operation_expression(row_op.op, names, dtypes)
         self._open_loop(row_op.width)
@@ -77,7 +77,7 @@ class GroupSource:
 
     def _write_row_reduction(self, i, row_op):
         """Write the code of a sum, maximum or minimum along each row."""
-        (x,) = self._read_inputs(row_op)
+        (x,) = self._input_expressions(row_op)
         kind = row_op.output.c_type
         if row_op.op.kind == "add.reduce":
             is_wide = row_op.width > WIDE or row_op.op.options.get("dtype") == np.float64
@@ -102,7 +102,7 @@ class GroupSource:
 
         All rows are added to a row of scratch memory, which is copied to the result at the end.
         """
-        (x,) = self._read_inputs(row_op)
+        (x,) = self._input_expressions(row_op)
         width, key = row_op.width, ("column_sum", i)
         total = self._add_scratch_row(key, "double", width)
         self._used.add(key)
@@ -137,20 +137,20 @@ class GroupSource:
     def _close_loop(self):
         if self._loop is not None:
             loop, self._loop = self._loop, None
-            head = [*loop.before, *self._write_loop_head(loop)]
+            head = [*loop.before, *self._make_loop_head(loop)]
             self._lines[loop.start:loop.start] = [(line, None) for line in head]
-            self._lines += [(line, None) for line in self._write_loop_tail(loop)]
+            self._lines += [(line, None) for line in self._make_loop_tail(loop)]
 
-    def _write_loop_head(self, loop):
+    def _make_loop_head(self, loop):
         clauses = "".join(f" reduction({clause})" for clause in loop.reductions)
         return [f"#pragma omp simd{clauses}", f"for (size_t j = 0; j < {loop.width}; j++) {{"]
 
-    def _write_loop_tail(self, loop):
+    def _make_loop_tail(self, loop):
         return ["}"]
 
     # Values
 
-    def _read_inputs(self, row_op):
+    def _input_expressions(self, row_op):
         """Return a C expression for the current entry of each of an operation's inputs.
 
         Begin a new loop if the operation can't be added to the open loop.
@@ -162,15 +162,15 @@ class GroupSource:
                 x != row_op.output and may_overlap(x.view, row_op.output.view) for x in loop.read)):
             self._close_loop()
         self._open_loop(row_op.width)
-        return [self._read_operand(x, row_op.width) if isinstance(x, Operand) else number_literal(x)
-                for x in row_op.inputs]
+        return [self._entry_variable(x, row_op.width) if isinstance(x, Operand) else
+                number_literal(x) for x in row_op.inputs]
 
-    def _read_operand(self, operand, width):
+    def _entry_variable(self, operand, width):
         """Return the C variable that holds an operand's current entry."""
         if self._loop is not None and operand in self._loop.values:
             return self._loop.values[operand]
         if operand.inner == 0 or width == 1:
-            return self._read_scalar(operand)
+            return self._row_variable(operand)
         name = self._new_variable_name("x")
         line = f"{operand.c_type} {name} = {self._entry_expression(operand, width)};"
         self._lines.append((line, None))
@@ -178,7 +178,7 @@ class GroupSource:
         self._loop.read.append(operand)
         return name
 
-    def _read_scalar(self, operand):
+    def _row_variable(self, operand):
         """Return the C variable of an operand that has only one entry for each row."""
         if operand not in self._scalars:
             name = self._new_variable_name("y")
@@ -236,12 +236,12 @@ class GroupSource:
             self._pointer_names[key] = f"p{k}"
         return self._pointer_names[key]
 
-    def _write_function(self, name, lines, scratch_rows):
+    def _format_function(self, name, lines, scratch_rows):
         """Return the source. `scratch_rows` has (name, C type, width) of each row of scratch."""
         for row, kind, width in scratch_rows:
             self._before.insert(0, f"{kind} *{row} = ({kind} *)(P[0] + {self.scratch});")
             self.scratch += -(-width * 8 // 64) * 64
-        return "\n".join([f"void {name}(char **P) {{", *self._before, *write_loop_heads(self.sizes),
+        return "\n".join([f"void {name}(char **P) {{", *self._before, *loop_heads(self.sizes),
                           *self._moving, *lines, "}" * len(self.sizes), *self._after, "}", ""])
 
 
@@ -269,13 +269,13 @@ def flatten_to_one_row(row_ops):
     return row_ops if None in flat else flat
 
 
-def has_c_types(op):
+def has_c_arrays(op):
     """Return True if C has all dtypes of an operation, and all its arrays are aligned."""
     return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
-        x.offset, *x.strides)) for x in (*op.reads, op.output))
+        x.offset, *x.strides)) for x in (*op.read_views, op.output))
 
 
-def write_loop_heads(sizes):
+def loop_heads(sizes):
     """Return the heads of C loops with the indices i0, i1, .."""
     return [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"
             for axis, n in enumerate(sizes)]

@@ -13,7 +13,7 @@ No kernel uses atomic additions, so the results are bitwise identical in each ru
 from npdl.cublas import can_multiply
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, flatten_to_one_row, has_c_types, offset_expression
+from npdl.engine.c_source import GroupSource, flatten_to_one_row, has_c_arrays, offset_expression
 from npdl.engine.operation import may_overlap
 from npdl.engine.rows import Operand, broadcast_strides, make_row_operation, merge_axes
 
@@ -89,7 +89,7 @@ class GroupKernel(GroupSource, Kernel):
     has_blocks   True if a block of threads computes each row; False if one thread does
     """
 
-    def _flatten_row_ops(self, row_ops):
+    def _reshape_row_ops(self, row_ops):
         """Return maps of contiguous arrays as maps of rows with one entry: one thread for each.
 
         If an entry depends on another entry, return `row_ops`, because threads don't wait.
@@ -112,11 +112,11 @@ class GroupKernel(GroupSource, Kernel):
             most = THREADS if self.row_count > MANY else 1024
             self.block = (min(most, -(-width // 32) * 32),)
 
-    def _write_loop_head(self, loop):
+    def _make_loop_head(self, loop):
         start, step = ("threadIdx.x", "blockDim.x") if self.has_blocks else ("0", "1")
         return [f"for (size_t j = {start}; j < {loop.width}; j += {step}) {{"]
 
-    def _write_loop_tail(self, loop):
+    def _make_loop_tail(self, loop):
         if not self.has_blocks:
             return ["}"]
         clauses = [clause.split(":") for clause in loop.reductions]
@@ -130,7 +130,7 @@ class GroupKernel(GroupSource, Kernel):
             self._lines.append((f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();",
                                 tag))
 
-    def _write_function(self, name, lines, scratch_rows):
+    def _format_function(self, name, lines, scratch_rows):
         start, step = ("blockIdx.x", "gridDim.x") if self.has_blocks else (GLOBAL, ALL)
         self.scratch = sum(8 * width for _, _, width in scratch_rows)
         shared = "__shared__ " if self.has_blocks else ""
@@ -139,7 +139,7 @@ class GroupKernel(GroupSource, Kernel):
         self.views = self.pointers
         self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before,
                                f"for (size_t r = {start}; r < {self.row_count}; r += {step}) {{",
-                               *write_unravel_index("r", self.sizes), *self._moving, *lines, "}"])
+                               *unravel_index_lines("r", self.sizes), *self._moving, *lines, "}"])
         return self.text
 
 
@@ -155,7 +155,7 @@ GLOBAL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x"        # the number of 
 ALL = "gridDim.x * (size_t)blockDim.x"                          # the number of all threads
 
 
-def write_unravel_index(flat_index, sizes):
+def unravel_index_lines(flat_index, sizes):
     """Return C lines that compute an entry's indices i0, i1, .. from its number `flat_index`."""
     if len(sizes) < 2:
         return [f"size_t i0 = {flat_index};"] * len(sizes)
@@ -179,7 +179,7 @@ class TakeKernel(Kernel):
         self.set_launch_size(out.size)
         self.set_source(name, [
             f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-            *write_unravel_index("e", out.shape),
+            *unravel_index_lines("e", out.shape),
             f"int64_t row = a1[{offset_expression(steps, index)}];",
             f"if (row < 0) row += {x.shape[axis]};",
             f"a2[{offset_expression(out.strides, out)}] = "
@@ -187,7 +187,7 @@ class TakeKernel(Kernel):
 
     @staticmethod
     def can_compute(op):
-        return op.kind in ("take", "take_along_axis") and has_c_types(op) and (
+        return op.kind in ("take", "take_along_axis") and has_c_arrays(op) and (
             op.inputs[0].dtype == op.output.dtype)
 
 
@@ -206,7 +206,7 @@ class SumByIndexKernel(Kernel):
         self.set_source(name, [
             f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
             f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
-            f"for (size_t n = 0; n < {index.size}; n++) {{", *write_unravel_index("n", sizes),
+            f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel_index_lines("n", sizes),
             f"if (a1[{offset_expression(index_steps, index)}] == v)",
             f"sum += a0[{offset_expression(row_steps, rows)} + "
             f"j * {rows.strides[-1] // rows.dtype.itemsize}]; }}",
@@ -215,7 +215,7 @@ class SumByIndexKernel(Kernel):
 
     @staticmethod
     def can_compute(op):
-        return op.kind == "sum_by_index" and has_c_types(op) and op.output.dtype.kind == "f" and (
+        return op.kind == "sum_by_index" and has_c_arrays(op) and op.output.dtype.kind == "f" and (
             op.inputs[0].ndim == op.inputs[1].ndim + 1)
 
 
@@ -232,7 +232,7 @@ def can_run_on_gpu(op):
 
 def is_library_call(op):
     """Return True if cuBLAS computes an operation (a product), or CuPy (a reduction)."""
-    if not has_c_types(op) or not all(x.size for x in op.reads):
+    if not has_c_arrays(op) or not all(x.size for x in op.read_views):
         return False
     if op.kind == "matmul":
         return can_multiply(*op.inputs, op.output)

@@ -22,7 +22,7 @@ from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.schedule import schedule
-from npdl.engine.simplify import move_first
+from npdl.engine.simplify import split_off_movable
 from npdl.errors import BackendError
 
 
@@ -37,8 +37,8 @@ def split_host_and_device(operations):
     for op in reversed(operations):
         if not can_run_on_gpu(op) or op.output.buffer in needed:
             on_host[op] = op if not can_run_on_gpu(op) else needed[op.output.buffer]
-            needed.update((view.buffer, on_host[op]) for view in op.reads)
-    host, device = move_first(operations, {op for op in on_host if not any(
+            needed.update((view.buffer, on_host[op]) for view in op.read_views)
+    host, device = split_off_movable(operations, {op for op in on_host if not any(
         view.buffer.role == "state" for view in op.views)})
     for op in device:
         if op in on_host:
@@ -53,7 +53,7 @@ class DeviceMemory:
 
     The state is on the GPU already, and the temporary buffers are in the arena. All other buffers
     (inputs, numbers, constants, results of the CPU) are copied from the CPU. `staged` is the list
-    of these buffers, from find_buffers_to_upload.
+    of these buffers, from prepare_uploads.
     """
 
     def __init__(self, arena, staged):
@@ -95,7 +95,7 @@ class DeviceMemory:
         self.copied = stream.record()
 
 
-def find_buffers_to_upload(host_ops, device_ops, results):
+def prepare_uploads(host_ops, device_ops, results):
     """Return (buffers, n): the list of the Buffers that are copied from the CPU to the GPU.
 
     The first n Buffers are copied in every step, and the rest once. This function also allocates
@@ -125,7 +125,7 @@ class CudaCalls:
 
     def __init__(self, operations, results, target):
         host, device = split_host_and_device(operations)
-        staged, changing = find_buffers_to_upload(host, device, results)
+        staged, changing = prepare_uploads(host, device, results)
         groups = schedule(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in make_kernels(group, f"g{i}")]
@@ -211,9 +211,9 @@ class DeviceCall:
             self.graph = graph
             return
         self.target.captures = False
-        self.target.note("the step can't be captured as a CUDA graph "
-                         f"({' '.join(str(why).split())[:150]}), so its kernels are launched one "
-                         "by one, which is slower")
+        self.target.print_note("the step can't be captured as a CUDA graph "
+                               f"({' '.join(str(why).split())[:150]}), so its kernels are launched "
+                               "one by one, which is slower")
 
 
 class CudaTarget:
@@ -221,10 +221,10 @@ class CudaTarget:
 
     name = "cuda"
 
-    def __init__(self, note):
+    def __init__(self, print_note):
         import cupy
 
-        self.note, self.captures, self.cupy = note, True, cupy
+        self.print_note, self.captures, self.cupy = print_note, True, cupy
         self.stream, self.handle = make_stream_and_handle(cupy)
 
     def make_calls(self, operations, results):

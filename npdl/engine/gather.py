@@ -22,9 +22,9 @@ from npdl.engine.recording import run_take
 def multiply_embedding_once(operations):
     """Return the operations with (table @ W)[ids] in place of table[ids] @ W."""
     lookups, writers, rewritten = {}, {}, []
-    readers = Counter(view.buffer for op in operations for view in op.reads)
+    readers = Counter(view.buffer for op in operations for view in op.read_views)
     for i, op in enumerate(operations):
-        for view in op.writes:
+        for view in op.written_views:
             writers.setdefault(view.buffer, []).append((i, op))
     for i, op in enumerate(operations):
         if op.kind == "take" and _is_row_lookup(op) and len(writers[op.output.buffer]) == 1:
@@ -48,11 +48,11 @@ def _is_written_between(views, writers, after, before):
 def _is_row_lookup(op):
     """Return True if a look-up reads whole rows of a matrix into a contiguous array."""
     table, index = op.inputs
-    return table.ndim == 2 and op.output.is_whole and op.output.buffer.is_temporary and (
+    return table.ndim == 2 and op.output.covers_buffer and op.output.buffer.is_temporary and (
         index.is_contiguous and index.dtype.name == "int64")
 
 
-def _find_lookup(view, lookups, writers, op_number):
+def _find_table_and_index(view, lookups, writers, op_number):
     """Find the look-up table[index] that computed `view` (M, D). Return (table, index) or None.
 
     The table must have fewer than M rows. The table and the index must not have changed between the
@@ -82,7 +82,7 @@ def _new_temporary_view(shape, dtype):
 
 
 def _rewrite_forward_product(op, lookups, writers, op_number):
-    lookup = _find_lookup(op.inputs[0], lookups, writers, op_number)
+    lookup = _find_table_and_index(op.inputs[0], lookups, writers, op_number)
     if lookup is None:
         return None
     table, rows = lookup
@@ -94,7 +94,7 @@ def _rewrite_forward_product(op, lookups, writers, op_number):
 
 def _rewrite_weight_gradient(op, lookups, writers, op_number):
     x, dy = op.inputs
-    lookup = _find_lookup(_transpose_view(x), lookups, writers, op_number)
+    lookup = _find_table_and_index(_transpose_view(x), lookups, writers, op_number)
     if lookup is None or dy.dtype != op.output.dtype:
         return None
     table, rows = lookup
@@ -143,12 +143,12 @@ def _find_stacked_products(view, writers, readers, op_number):
         if len(writes) != 1 or not view.buffer.is_temporary or readers[view.buffer] != 1:
             return None
         i, op = writes[0]
-        good = op.kind == "matmul" and op.output == view and view.is_whole and (
+        good = op.kind == "matmul" and op.output == view and view.covers_buffer and (
             op.inputs[0].ndim == op.inputs[1].ndim == 2)
         return op if good and not _is_written_between(op.inputs, writers, i, op_number) else None
     if find_only_product(view):
         return [(0, find_only_product(view))]
-    if not view.is_whole or not view.buffer.is_temporary or readers[view.buffer] != 1:
+    if not view.covers_buffer or not view.buffer.is_temporary or readers[view.buffer] != 1:
         return []
     pieces, row = [], 0
     pitch = view.shape[1] * view.dtype.itemsize

@@ -81,7 +81,7 @@ class View(NamedTuple):
         return True
 
     @property
-    def is_whole(self):
+    def covers_buffer(self):
         """Return True if the view covers its whole buffer, in C order."""
         return self.is_contiguous and self.size * self.dtype.itemsize == self.buffer.nbytes
 
@@ -132,7 +132,7 @@ class Number(Recorded):
 def _make_number_operator(function, reverse=False):
     def method(self, *others):
         arguments = (*others, self) if reverse else (self, *others)
-        return self.recorder.compute_number(function, arguments)
+        return self.recorder.record_number(function, arguments)
     return method
 
 
@@ -174,18 +174,18 @@ class Operation:
     replace = replace               # op.replace(inputs=..) returns a copy with other inputs
 
     @property
-    def reads(self):
+    def read_views(self):
         """Return the Views that are read."""
         return [x for x in self.inputs if isinstance(x, View)]
 
     @property
-    def writes(self):
+    def written_views(self):
         """Return the Views that are written: the output, or nothing for a guard."""
         return [] if self.output is None else [self.output]
 
     @property
     def views(self):
-        return self.reads + self.writes
+        return self.read_views + self.written_views
 
     @property
     def can_diverge(self):

@@ -46,7 +46,7 @@ def profile(recorded_step, repeats=10):
     Each time is the smallest of `repeats` measurements. The parameters are restored at the end.
     """
     recording = recorded_step.recordings[0]
-    state = {view.buffer for op in recording.operations for view in op.writes}
+    state = {view.buffer for op in recording.operations for view in op.written_views}
     saved = [(buffer.array, buffer.array.copy()) for buffer in state if not buffer.is_temporary]
     lowered, lines, counted = recording.lowered, {}, set()
     best = [float("inf")] * len(lowered.calls)

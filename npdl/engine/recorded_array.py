@@ -71,7 +71,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         return np.ndarray
 
     def __array_function__(self, function, types, args, options):
-        return self.recorder.record_function(function, args, options)
+        return self.recorder.record_known_function(function, args, options)
 
     def __array__(self, dtype=None, copy=None):
         raise Unsupported("np.asarray(x), np.array(x) or table[x] was called for an array x of the "

@@ -69,11 +69,11 @@ class Recorder:
 
     # Arguments and results
 
-    def wrap_array(self, array, role):
-        """Return an array as a RecordedArray. `role` is "input", "state" or "constant" (Buffer)."""
+    def wrap_array(self, array, buffer_role):
+        """Return a RecordedArray. The role of its Buffer is "input", "state" or "constant"."""
         if backend.is_device_array(array):
             array = self._copy_to_host(array)
-        return RecordedArray(self, array, self._get_buffer(array, role))
+        return RecordedArray(self, array, self._get_buffer(array, buffer_role))
 
     def _copy_to_host(self, array):
         root = array
@@ -87,7 +87,7 @@ class Recorder:
         return np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],
                           array.data.ptr - root.data.ptr, array.strides)
 
-    def compute_number(self, function, arguments):
+    def record_number(self, function, arguments):
         """Return function(*arguments) as a Number, or NotImplemented if an argument is an array."""
         if not all(isinstance(x, Number | int | float) for x in arguments):
             return NotImplemented
@@ -221,7 +221,7 @@ class Recorder:
             self._get_buffer(entry, "number")
         return self._known[key]
 
-    def record_function(self, function, args, options):
+    def record_known_function(self, function, args, options):
         """Record a call of a NumPy function, or of an npdl function that can be replaced."""
         if function in FUNCTIONS:
             answer = FUNCTIONS[function](self, *args, **options)
@@ -296,11 +296,11 @@ class Recorder:
         if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
             result = self.wrap_result(x.value[plain_value(index)])
             if type(index) is RecordedArray:
-                self.check_index_range(index, len(x))
+                self.is_index_in_range(index, len(x))
             return self.add_operation("take", [x, index], result, run_take)
         return self.record_call(operator.getitem, (x, index), {})
 
-    def check_index_range(self, index, size):
+    def is_index_in_range(self, index, size):
         """Return True if -size <= i < size for all entries i of `index`. Replays check it again."""
         return not index.size or self.record_guard(
             bool, (index.min() >= -size) & (index.max() < size))

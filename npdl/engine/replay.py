@@ -35,7 +35,7 @@ class Recording:
             self.mirror = Mirror(recorder, step.varying)
             objects = self.mirror.copy(step.objects)
             self._answer = step.function(*objects, *map_nested(self._wrap_argument, arguments))
-            self.mirror.collect_assignments()
+            self.mirror.record_assignments()
         recorder.roll_back()
         release_freed_memory()
         if not self.mirror.keeps_structure:         # the next step is recorded again
@@ -69,7 +69,7 @@ class Recording:
         """Return the parameters, gradients and moments that a replay may change before it fails."""
         ops = [op for operations in self.lowered.call_operations for op in operations]
         last = max((i for i, op in enumerate(ops) if op.can_diverge), default=0)
-        buffers = {view.buffer for op in ops[:last] for view in op.writes}
+        buffers = {view.buffer for op in ops[:last] for view in op.written_views}
         return [buffer.array for buffer in buffers if buffer.role == "state"]
 
     def replay(self, arguments):
@@ -78,7 +78,8 @@ class Recording:
         Raises Diverged if a value on which the recording depends has changed. The state and the
         generators are then restored.
         """
-        for recorded, new in zip(self._inputs, find_leaves(can_vary, arguments), strict=True):
+        inputs = find_leaves(is_replay_input, arguments)
+        for recorded, new in zip(self._inputs, inputs, strict=True):
             if isinstance(recorded, np.ndarray):
                 recorded[...] = new
             elif isinstance(recorded, Number):
@@ -119,7 +120,7 @@ def find_leaves(condition, nested):
     return leaves
 
 
-def can_vary(value):
+def is_replay_input(value):
     """Return True for an array, a float or a generator, which may differ in each replay."""
     return isinstance(value, np.ndarray) or type(value) is float or is_random_generator(value)
 

@@ -60,7 +60,7 @@ class RowOperation(NamedTuple):
     def operands(self):
         return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
 
-    def split_axes(self, sizes):
+    def split_row_axes(self, sizes):
         """Return the operation, with the axes that count its rows split into axes of `sizes`."""
         if sizes == self.sizes:
             return self
@@ -78,7 +78,7 @@ def make_row_operation(op, row_count=None):
     """
     if op.output is None or not _can_generate_code(op):
         return None
-    form, shape, strides, reduced = _find_axes(op)
+    form, shape, strides, reduced = _find_form_and_axes(op)
     if form is None or 0 in shape:
         return None
     cut = _count_row_axes(form, shape, reduced, row_count)
@@ -101,18 +101,18 @@ def make_row_operation(op, row_count=None):
 
 def _can_generate_code(op):
     """Return True if code can be generated for an operation and its dtypes."""
-    dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
+    dtypes = [x.dtype for x in (*op.read_views, op.output)] + list(op.loop or ())
     if any(dtype.name not in TYPES for dtype in dtypes):
         return False
     if op.kind in REDUCTIONS:
-        return op.reads[0].dtype.kind == "f" and op.output.dtype.kind == "f" and not (
+        return op.read_views[0].dtype.kind == "f" and op.output.dtype.kind == "f" and not (
             op.options.keys() - {"axis", "keepdims", "dtype"})
     if op.kind not in EXPRESSIONS or (op.loop is None and op.kind != "copy"):
         return False
     return op.loop is None or op.loop[0].kind != "b" or op.kind in LOGIC
 
 
-def _find_axes(op):
+def _find_form_and_axes(op):
     """Find the form of an operation and its axes, without axes of length 1.
 
     Return (form, shape, [(view, strides)], number of reduced axes). The last view is the output.
@@ -121,7 +121,7 @@ def _find_axes(op):
     if op.kind not in REDUCTIONS:
         shape, reduced = op.output.shape, set()
     else:
-        shape, axis = op.reads[0].shape, op.options["axis"]
+        shape, axis = op.read_views[0].shape, op.options["axis"]
         axes = range(len(shape)) if axis is None else np.atleast_1d(axis)
         reduced = {int(i) % len(shape) for i in axes if shape}
     long = [i for i, n in enumerate(shape) if n != 1]
@@ -130,7 +130,7 @@ def _find_axes(op):
         remaining = iter(op.output.strides)
         output = tuple(0 if i in reduced else next(remaining) for i in range(len(shape)))
     output = tuple(0 if i in reduced else s for i, s in enumerate(output))
-    strides = [(x, broadcast_strides(x, len(shape))) for x in op.reads] + [(op.output, output)]
+    strides = [(x, broadcast_strides(x, len(shape))) for x in op.read_views] + [(op.output, output)]
     flags = [i in reduced for i in long]
     count = sum(flags)
     if not count:

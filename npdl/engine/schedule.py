@@ -54,7 +54,7 @@ class Group:
         """Return the RowOperations that compute each row separately."""
         return [row_op for row_op in self.row_ops if row_op.form != "column_sum"]
 
-    def uses_array_of(self, op):
+    def shares_array_with(self, op):
         """Return True if an operation uses an array that the group uses."""
         return any(view.buffer in self.uses for view in op.views if view.buffer.role != "number")
 
@@ -71,10 +71,10 @@ class Group:
         sizes = None if row_op is None else find_common_axis_sizes(self.sizes, row_op.sizes)
         if sizes is None:
             return False
-        row_op = row_op.split_axes(sizes)
+        row_op = row_op.split_row_axes(sizes)
         related = {id(member): member for view in op.views
                    for _, _, member in self.uses.get(view.buffer, ())}
-        if not all(can_share_loop(member.split_axes(sizes), row_op) for member in related.values()):
+        if not all(can_share_loop(x.split_row_axes(sizes), row_op) for x in related.values()):
             return False
         self.sizes = sizes
         self._add(op, row_op)
@@ -91,7 +91,7 @@ def schedule(operations, results):
         if not _try_join_group(groups, op):
             groups.append(Group(op, make_row_operation(op)))
     for group in groups:
-        group.row_ops = [row_op.split_axes(group.sizes) for row_op in group.row_ops]
+        group.row_ops = [row_op.split_row_axes(group.sizes) for row_op in group.row_ops]
     _set_local_buffers(groups, results)
     return groups
 
@@ -101,7 +101,7 @@ def _try_join_group(groups, op):
     if op.output is None:
         return False
     for i, group in enumerate(reversed(groups[-LOOK_BACK:])):
-        joins = i == 0 and len(group.large) < MOST_ARRAYS or group.uses_array_of(op)
+        joins = i == 0 and len(group.large) < MOST_ARRAYS or group.shares_array_with(op)
         if joins and group.try_add(op):
             return True
         if group.has_conflict_with(op):

@@ -24,13 +24,13 @@ PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}    # can be mer
 
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
-    operations = multiply_embedding_once(move_guards_first(operations))
+    operations = multiply_embedding_once(move_guards_forward(operations))
     operations = merge_equal_operations(operations, results)
     operations = assign_first_gradients(remove_unused_operations(operations, results), results)
     return [flatten_batched_product(op) for op in operations]
 
 
-def move_guards_first(operations):
+def move_guards_forward(operations):
     """Move the guards, and the operations that they need, to the front if possible.
 
     A guard checks a value in a replay. If a guard at the front fails, the replay has usually
@@ -39,19 +39,19 @@ def move_guards_first(operations):
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
-        if op.kind == "guard" or any(view.buffer in wanted for view in op.writes):
+        if op.kind == "guard" or any(view.buffer in wanted for view in op.written_views):
             needed.add(op)
-            wanted.update(view.buffer for view in op.reads if view.buffer.is_temporary)
-    first, rest = move_first(operations, {op for op in needed if op.kind != "draw"})
+            wanted.update(view.buffer for view in op.read_views if view.buffer.is_temporary)
+    first, rest = split_off_movable(operations, {op for op in needed if op.kind != "draw"})
     return first + rest
 
 
-def move_first(operations, chosen):
+def split_off_movable(operations, chosen):
     """Return (first, rest): `first` are the chosen operations that can be moved before the rest."""
     first, rest, read, written = [], [], set(), set()       # read and written by the rest
     for op in operations:
-        inputs = {view.buffer for view in op.reads}
-        outputs = {view.buffer for view in op.writes}
+        inputs = {view.buffer for view in op.read_views}
+        outputs = {view.buffer for view in op.written_views}
         if op in chosen and not (inputs & written or outputs & (read | written)):
             first.append(op)
         else:
@@ -63,21 +63,21 @@ def move_first(operations, chosen):
 
 def merge_equal_operations(operations, results):
     """Drop each operation that computes the same value as an earlier operation."""
-    writers = Counter(view.buffer for op in operations for view in op.writes)
+    writers = Counter(view.buffer for op in operations for view in op.written_views)
     remaining, known, replacements, write_counts = [], {}, {}, Counter()    # writes until now
     fixed = {view.buffer for view in results}
     for op in operations:
         op = op.replace(inputs=[_replace_buffer(x, replacements) for x in op.inputs])
         key = _make_value_key(op, write_counts)
         if key is not None and all(
-                view.is_whole and view.buffer.is_temporary and view.buffer not in fixed
-                and writers[view.buffer] == 1 for view in op.writes):
+                view.covers_buffer and view.buffer.is_temporary and view.buffer not in fixed
+                and writers[view.buffer] == 1 for view in op.written_views):
             first = known.setdefault(key, op)
             if first is not op:
-                replacements |= {view.buffer: first.output.buffer for view in op.writes}
+                replacements |= {view.buffer: first.output.buffer for view in op.written_views}
                 continue
         remaining.append(op)
-        write_counts.update(view.buffer for view in op.writes)
+        write_counts.update(view.buffer for view in op.written_views)
     return remaining
 
 
@@ -97,7 +97,7 @@ def _make_value_key(op, write_counts):
     inputs = tuple((x, write_counts[x.buffer]) if isinstance(x, View) else
                    (type(x).__name__, repr(x)) for x in op.inputs)
     return (op.kind, inputs, repr(op.options),
-            *((view.shape, view.strides, view.dtype) for view in op.writes))
+            *((view.shape, view.strides, view.dtype) for view in op.written_views))
 
 
 def remove_unused_operations(operations, results):
@@ -106,21 +106,21 @@ def remove_unused_operations(operations, results):
     remaining = []
     for op in reversed(operations):
         if op.effect or any(not view.buffer.is_temporary or view.buffer in live
-                            for view in op.writes):
+                            for view in op.written_views):
             remaining.append(op)
-            live.update(view.buffer for view in op.reads)
+            live.update(view.buffer for view in op.read_views)
     return remaining[::-1]
 
 
 def assign_first_gradients(operations, results):
     """Replace "set to 0, then add the first gradient" by writing this gradient directly."""
     zeroed, changed, removed = {}, {}, set()
-    readers = Counter(view.buffer for op in operations for view in op.reads)
+    readers = Counter(view.buffer for op in operations for view in op.read_views)
     readers.update(view.buffer for view in results)
-    writers = Counter(view.buffer for op in operations for view in op.writes)
+    writers = Counter(view.buffer for op in operations for view in op.written_views)
     makers = {}                                 # buffer -> the index of its last writer
     for i, op in enumerate(operations):
-        for view in op.reads:
+        for view in op.read_views:
             start = zeroed.pop(view.buffer, None)
             if start is None or op.kind != "add" or op.output != view or op.inputs[0] != view:
                 continue
@@ -129,17 +129,17 @@ def assign_first_gradients(operations, results):
                     term.shape != view.shape or term.dtype != view.dtype):
                 continue
             maker = operations[makers[term.buffer]]
-            if view.is_whole and term.is_whole and maker.output.is_whole and (
+            if view.covers_buffer and term.covers_buffer and maker.output.covers_buffer and (
                     term.buffer.is_temporary and (
                         writers[term.buffer] == readers[term.buffer] == 1)):
                 changed[makers[term.buffer]] = maker.replace(
                     output=view.reshaped(*maker.output.shape))
                 removed |= {start, i}
-        for view in op.writes:
+        for view in op.written_views:
             makers[view.buffer] = i
             zeroed.pop(view.buffer, None)
         if op.kind == "copy" and op.inputs[0] == 0 and type(op.inputs[0]) in (int, float) and (
-                op.output.is_whole):
+                op.output.covers_buffer):
             zeroed[op.output.buffer] = i
     return [changed.get(i, op) for i, op in enumerate(operations) if i not in removed]
 

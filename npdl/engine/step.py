@@ -20,7 +20,7 @@ from npdl.core import map_nested
 from npdl.engine.c_build import CompilerError
 from npdl.engine.recorded_array import Diverged
 from npdl.engine.recording import SKIPPED, Recorder
-from npdl.engine.replay import Recording, can_vary
+from npdl.engine.replay import Recording, is_replay_input
 from npdl.engine.target import make_target
 from npdl.engine.threads import ShardedStep
 from npdl.engine.training import training_step
@@ -69,16 +69,17 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
 class RecordedStep:
     """A function whose first call is recorded, and whose later calls replay the recording.
 
-    function  the function; it is called as function(*objects, *arguments)
-    objects   models, losses and optimizers: all objects that the function reads or changes
-    target    "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
-    note      a function that is called with each message; None: messages are printed on stderr
-    why_not   the reason why the step can't be recorded, or None
+    function    the function; it is called as function(*objects, *arguments)
+    objects     models, losses and optimizers: all objects that the function reads or changes
+    target      "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
+    print_note  a function that is called with each message; None: they are printed on stderr
+    why_not     the reason why the step can't be recorded, or None
     """
 
-    def __init__(self, function, objects, target="auto", note=None):
-        self.function, self.objects, self.note = function, objects, note or print_note_once
-        self.target = make_target(target, self.note)
+    def __init__(self, function, objects, target="auto", print_note=None):
+        self.function, self.objects = function, objects
+        self.print_note = print_note or print_note_once
+        self.target = make_target(target, self.print_note)
         self.recordings, self.varying, self.why_not = [], set(), None
         self._diverged, self._unusable = 0, 0       # recordings after a Diverged; unusable in a row
 
@@ -148,7 +149,8 @@ class RecordedStep:
 
     def _stop_recording(self, why):
         self.why_not = why
-        self.note(f"the step can't be recorded and runs without the engine, which is slower: {why}")
+        self.print_note("the step can't be recorded and runs without the engine, which is slower: "
+                        f"{why}")
 
 
 def make_recording_key(arguments):
@@ -156,7 +158,7 @@ def make_recording_key(arguments):
     def describe(x):
         if isinstance(x, np.ndarray):
             return x.shape, x.dtype.str
-        return type(x), None if can_vary(x) else x
+        return type(x), None if is_replay_input(x) else x
     return repr(map_nested(describe, arguments))
 
 

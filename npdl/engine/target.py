@@ -11,7 +11,7 @@ import functools
 from npdl.backend import is_host
 from npdl.engine import c_build
 from npdl.engine.arena import allocate_aligned
-from npdl.engine.c_module import write_c_module
+from npdl.engine.c_module import generate_c_module
 from npdl.engine.cuda_target import CudaTarget
 from npdl.engine.numpy_target import Calls, NumPyCalls
 from npdl.engine.schedule import schedule
@@ -25,7 +25,7 @@ class CCalls(Calls):
 
     def __init__(self, operations, results):
         groups = schedule(operations, results)
-        text, sources = write_c_module(groups)
+        text, sources = generate_c_module(groups)
         library = c_build.compile_and_load(text)
         self._functions = {group: (getattr(library, f"g{i}"), source)
                            for i, (group, source) in enumerate(sources.items())}
@@ -47,8 +47,8 @@ class CCalls(Calls):
 class HostTarget:
     """The target "c", "numpy" or "auto" on the CPU. "auto" is C if a compiler works, else NumPy."""
 
-    def __init__(self, name, note):
-        self.name, self.note = name, note
+    def __init__(self, name, print_note):
+        self.name, self.print_note = name, print_note
 
     def make_calls(self, operations, results):
         if self.name != "numpy":
@@ -57,16 +57,16 @@ class HostTarget:
             except c_build.CompilerError as error:
                 if self.name == "c":
                     raise
-                self.note(f"{error}; the step runs with NumPy instead, which is slower")
+                self.print_note(f"{error}; the step runs with NumPy instead, which is slower")
                 self.name = "numpy"
         return NumPyCalls(operations, results)
 
 
-def make_target(name, note):
+def make_target(name, print_note):
     """Return the target called `name`: a CudaTarget on a GPU, otherwise a HostTarget."""
     require_choice("target", name, TARGETS)
     if is_host():
-        return HostTarget(name, note)
+        return HostTarget(name, print_note)
     if name != "auto":
         raise InputError(f"target {name!r} runs on the CPU; on a GPU give target='auto'")
-    return CudaTarget(note)
+    return CudaTarget(print_note)

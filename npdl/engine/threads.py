@@ -19,7 +19,7 @@ from npdl.core import map_nested
 from npdl.engine.prefix import PrefixRowsCache, make_prefix_model
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.state import Mirror
-from npdl.engine.training import prefix_step, shard_step, update_step
+from npdl.engine.training import set_prefix_gradients, set_shard_gradients, sum_gradients_and_update
 from npdl.errors import InputError, require_positive
 
 
@@ -44,7 +44,7 @@ class ShardedStep:
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched.is_current():
             return
-        no_recorder = SimpleNamespace(wrap_array=lambda array, role: array,
+        no_recorder = SimpleNamespace(wrap_array=lambda array, buffer_role: array,
                                       wrap_generator=lambda generator: generator)
         self._watched = Mirror(no_recorder, set())      # only detects changes of the model
         try:
@@ -53,9 +53,9 @@ class ShardedStep:
             raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
                              "copied for each thread; give threads=1") from error
         self.models = [self.model, *(self.model.replica() for _ in range(self.threads - 1))]
-        function = shard_step if self._prefixes is None else prefix_step
+        function = set_shard_gradients if self._prefixes is None else set_prefix_gradients
         self.shards = [self._make(function, (model, self.loss)) for model in self.models]
-        self.update = self._make(update_step, (self.models, self.optimizer))
+        self.update = self._make(sum_gradients_and_update, (self.models, self.optimizer))
         self._pool = ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="npdl-shard")
         self._process = os.getpid()
 
@@ -64,7 +64,7 @@ class ShardedStep:
         try:
             return self._run_shards(inputs, targets, options, lr, max_norm)
         except InputError:          # its shapes may be a shard's; show those of the batch
-            shard_step(self.model, self.loss, 1.0, inputs, targets, options)
+            set_shard_gradients(self.model, self.loss, 1.0, inputs, targets, options)
             raise
 
     def _run_shards(self, inputs, targets, options, lr, max_norm):

@@ -17,14 +17,14 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
     return value
 
 
-def shard_step(model, loss, weight, inputs, targets, options):
+def set_shard_gradients(model, loss, weight, inputs, targets, options):
     """Compute the gradients of weight * (the loss of a part of the batch). Return this product."""
     model.zero_grad()
     return add_gradients(model, loss, inputs, targets, options, weight) * weight
 
 
-def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Do the same as `shard_step`, with the distinct prefixes of prefix.make_prefix_rows."""
+def set_prefix_gradients(model, loss, weight, rows, entries, targets, counted):
+    """Do the same as `set_shard_gradients`, on the distinct prefixes of make_prefix_rows."""
     model.zero_grad()
     on_rows = make_prefix_model(model)
     logits, cache = on_rows.forward(rows)                       # logits (M, V)
@@ -34,7 +34,7 @@ def prefix_step(model, loss, weight, rows, entries, targets, counted):
     return value * weight
 
 
-def update_step(models, optimizer, lr, max_norm):
+def sum_gradients_and_update(models, optimizer, lr, max_norm):
     """Sum the gradients of all models in the first model, and update its parameters."""
     for replica in models[1:]:
         for (_, param), (_, twin) in zip(models[0].params(), replica.params(), strict=True):

@@ -43,7 +43,7 @@ def test_c_functions_are_at_most_2_ulp_off(name, dtype, compiler, monkeypatch):
     s, T, c_type = kinds[dtype]
     loops = "".join(LOOP.format(name=n, s=each, T=t) for n in EXACT
                     for each, t, _ in kinds.values())
-    library = c_build.compile_and_load(HEAD + c_math.write_math_functions() + loops)
+    library = c_build.compile_and_load(HEAD + c_math.generate_math_functions() + loops)
     rng = np.random.default_rng(0)
     with np.errstate(all="ignore"):
         x = np.concatenate([np.array(SPECIAL).astype(dtype), *(

@@ -38,7 +38,7 @@ def test_every_layer_equals_its_plain_step(name, dtype):
     with backend.using("cupy"):
         lines = []
         layers = [layer.to_backend() for layer in layers]
-        step = RecordedStep(equality.forward_and_backward, (layers,), note=lines.append)
+        step = RecordedStep(equality.forward_and_backward, (layers,), print_note=lines.append)
         for arguments, wanted in steps:
             for layer in layers:
                 layer.zero_grad()
@@ -206,7 +206,7 @@ def test_a_step_without_kernels_runs_plainly_after_one_line():
     wanted = [own_step(plain, x) for x in inputs]
     with backend.using("cupy"):
         recorded = recorded.to_backend()
-        step = RecordedStep(own_step, (recorded,), note=lines.append)
+        step = RecordedStep(own_step, (recorded,), print_note=lines.append)
         found = [to_host(step(x)) for x in inputs]
     assert_close([*found, to_host(recorded.W.data)], [*wanted, plain.W.data], 1e-6)
     assert len(lines) == 1 and "tril() has no kernel" in lines[0] and "test_cuda.py:" in lines[0]
