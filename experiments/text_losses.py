@@ -45,7 +45,7 @@ def compute_run_losses(run, folder="the run"):
         raise InputError(f"{folder} has no validation part (--r-train 1); name a run that has")
     inputs, targets = make_windows(run.task.parts["validation"], run.config.block)
     batch = Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=ROWS)
-    losses = PlainEngine(run.model, None).measure(batch)[0]             # by npdl's layers
+    losses = PlainEngine(run.model, None).measure_sequences(batch)[0]   # by npdl's layers
     if not np.isfinite(losses).all():
         raise InputError(f"{folder}: the losses are not finite, because the model's parameters are "
                          "too large; name a run that has not diverged")

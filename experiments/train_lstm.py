@@ -60,7 +60,7 @@ def train(config, **process):
         model.zero_grad()
         (logits, state), cache = model.forward(batch.inputs, rng=dropout_rng)  # logits (B, S, V)
         targets = to_device(batch.targets)              # onto the device of --backend
-        counted = to_device(batch.counted)
+        counted = to_device(batch.loss_mask)
         loss, loss_cache = loss_layer.forward(logits, targets, counted)
         dlogits = loss_layer.backward(1.0, loss_cache)
         # This adds to every param.grad. The loss doesn't use the last state, so it has no gradient.
@@ -79,13 +79,13 @@ def train(config, **process):
     # The loop. The run saves its checkpoints between steps, resumes and stops on Ctrl-C. Inside the
     # `with`, the engine also limits the threads of NumPy's matrix products.
     with Run(config, model, optimizer, **process) as run, engine:
-        for step in run.steps():
+        for step in run.remaining_steps():
             lr = lr_at(step)
             dropout = make_dropout_rng(config.dropout, config.seed, step)    # None without dropout
             update(data.batch(step), lr, config.clip, dropout)
             if run.is_evaluation_due():
                 # Loss and accuracy of both sets. The engine computes them as it does a step.
-                run.record(data.measure(engine), lr)
+                run.write_record(data.measure(engine), lr)
         return run.finish(data)                 # writes curves and summary, prints the result
 
 

@@ -38,7 +38,8 @@ class Permutations(Task):
         order = np.random.default_rng(config.seed).permutation(len(self.equations))
         cut = round(config.r_train * len(order))
         self.rows = {"train": order[:cut], "validation": order[cut:]}
-        self.evaluation = {name: self.make_batch(rows[:2000]) for name, rows in self.rows.items()}
+        self.evaluation_batches = {name: self.make_batch(rows[:2000])
+                                   for name, rows in self.rows.items()}
 
     def make_batch(self, rows):
         a, b, r = self.equations[rows].T

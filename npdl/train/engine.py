@@ -25,7 +25,7 @@ class Batch:
     """A batch of B sequences, in the memory of the host.
 
     inputs, targets  (B, S) integers
-    counted          (B, S) bool: the loss mask, True where the loss counts a target
+    loss_mask        (B, S) bool, True where the loss counts a target
     source           (B, R) integers that an encoder-decoder translates
     source_real      the valid tokens of source, as the model takes it: lengths (B,) or mask (B, R)
     chunk            the largest number of sequences that are evaluated at a time
@@ -33,7 +33,7 @@ class Batch:
 
     inputs: np.ndarray
     targets: np.ndarray
-    counted: np.ndarray
+    loss_mask: np.ndarray
     source: np.ndarray | None = None
     source_real: np.ndarray | None = None
     chunk: int = 2048
@@ -43,7 +43,7 @@ class Batch:
 
     def split(self, size):
         """Split this batch into Batches of `size` sequences; the last one may have fewer."""
-        arrays = (self.inputs, self.targets, self.counted, self.source, self.source_real)
+        arrays = (self.inputs, self.targets, self.loss_mask, self.source, self.source_real)
         return [Batch(*(None if a is None else a[i:i + size] for a in arrays), chunk=self.chunk)
                 for i in range(0, len(self), size)]
 
@@ -80,19 +80,20 @@ class PlainEngine:
         """
         loss_layer, options = SequenceLoss(), {} if rng is None else {"rng": rng}
         self.model.zero_grad()
-        logits, cache = compute_logits(self.model, batch.model_inputs, **options)
+        logits, cache = compute_logits_and_cache(self.model, batch.model_inputs, **options)
         if not is_host():               # a loss on a GPU can't check its targets without waiting
-            checked_ids(batch.targets[batch.counted], logits.shape[-1], "targets")
+            checked_ids(batch.targets[batch.loss_mask], logits.shape[-1], "targets")
         loss, c_loss = loss_layer.forward(logits, to_device(batch.targets),
-                                          to_device(batch.counted))
+                                          to_device(batch.loss_mask))
         self.model.backward(loss_layer.backward(1.0, c_loss), cache)
         update_parameters(self.optimizer, lr, max_norm)
         return loss
 
-    def measure(self, batch):
+    def measure_sequences(self, batch):
         """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
-        return join_results([measure(self.model, part.model_inputs, to_device(part.targets),
-                                     to_device(part.counted)) for part in batch.split(batch.chunk)])
+        return join_results([
+            measure_sequences(self.model, part.model_inputs, to_device(part.targets),
+                              to_device(part.loss_mask)) for part in batch.split(batch.chunk)])
 
 
 class RecordedEngine(PlainEngine):
@@ -116,24 +117,24 @@ class RecordedEngine(PlainEngine):
                 self.model, SequenceLoss(), self.optimizer, max_norm=max_norm,
                 target=self._target, threads=self._threads, share_prefixes=shared)
         step = self._steps[shared, max_norm]
-        return step(batch.model_inputs, batch.targets, batch.counted, lr=lr,
+        return step(batch.model_inputs, batch.targets, batch.loss_mask, lr=lr,
                     **({} if rng is None else {"rng": rng}))
 
     def can_share_prefixes(self, batch):
         """Return True if a prefix can be computed once for all sequences that begin with it."""
-        return is_host() and type(self.model) in CAUSAL and not batch.counted.all()
+        return is_host() and type(self.model) in CAUSAL and not batch.loss_mask.all()
 
-    def measure(self, batch):
+    def measure_sequences(self, batch):
         shared = self.can_share_prefixes(batch)
         parts = batch.split(min(batch.chunk, -(-len(batch) // self._threads)))
         if shared not in self._measures:
-            function = measure_prefixes if shared else measure
+            function = measure_with_shared_prefixes if shared else measure_sequences
             self._measures[shared] = [RecordedStep(function, (self.model,), self._target)
                                       for _ in range(self._threads)]
         steps = self._measures[shared]
 
         def make_arguments(part):
-            arrays = part.targets, part.counted
+            arrays = part.targets, part.loss_mask
             if not shared:
                 return part.model_inputs, *arrays
             return PrefixRowsCache().get_prefix_rows(self.model, part.model_inputs, arrays)
@@ -146,32 +147,32 @@ class RecordedEngine(PlainEngine):
         return join_results([done[i % threads][i // threads] for i in range(len(parts))])
 
 
-def compute_logits(model, inputs, **options):
+def compute_logits_and_cache(model, inputs, **options):
     """Return (logits (B, S, V), cache) of a model's forward. (An LSTM returns its state, too.)"""
     out, cache = model.forward(*inputs, **options)
     return out[0] if isinstance(out, tuple) else out, cache
 
 
-def measure(model, inputs, targets, counted):
+def measure_sequences(model, inputs, targets, loss_mask):
     """Return two arrays (B,): each sequence's loss and its number of correct unmasked tokens."""
-    logits, _ = compute_logits(model, inputs)
-    return measure_logits(logits, most_probable(logits), targets, counted)
+    logits, _ = compute_logits_and_cache(model, inputs)
+    return measure_from_logits(logits, most_probable(logits), targets, loss_mask)
 
 
-def measure_prefixes(model, rows, entries, targets, counted):
-    """Return the results of `measure`, but compute each distinct prefix only once.
+def measure_with_shared_prefixes(model, rows, entries, targets, loss_mask):
+    """Return the results of `measure_sequences`, but compute each distinct prefix only once.
 
     rows     the distinct prefixes (npdl.engine.prefix.Rows)
     entries  (B, C) integers: for each of the targets (B, C), the index of its prefix
     """
     logits, _ = make_prefix_model(model).forward(rows)          # logits (M, V), one row per prefix
-    return measure_logits(logits[entries], most_probable(logits)[entries], targets, counted)
+    return measure_from_logits(logits[entries], most_probable(logits)[entries], targets, loss_mask)
 
 
-def measure_logits(logits, predicted, targets, counted):
-    """Return the results of `measure` from the logits and the predicted tokens."""
-    loss, _ = SequenceLoss("none").forward(logits, targets, counted)
-    return loss, ((predicted == targets) & counted).sum(1)
+def measure_from_logits(logits, predicted, targets, loss_mask):
+    """Return the results of `measure_sequences` from the logits and the predicted tokens."""
+    loss, _ = SequenceLoss("none").forward(logits, targets, loss_mask)
+    return loss, ((predicted == targets) & loss_mask).sum(1)
 
 
 def join_results(results):

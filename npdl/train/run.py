@@ -1,10 +1,10 @@
 """A run in its folder: training that saves, resumes and stops on Ctrl-C.
 
     with Run(config, model, optimizer, folder) as run:
-        for step in run.steps():
+        for step in run.remaining_steps():
             ...                                         # one update of the model
             if run.is_evaluation_due():
-                run.record(task.measure(engine), lr)
+                run.write_record(task.measure(engine), lr)
         status = run.finish(task)
 """
 
@@ -84,7 +84,7 @@ class Run:
     def __exit__(self, *error):
         self._stack.__exit__(*error)
 
-    def steps(self):
+    def remaining_steps(self):
         """Yield the number of each remaining update; a new run begins with 0.
 
         The run is saved when a checkpoint is due, after the last update, and on a stop signal.
@@ -95,7 +95,7 @@ class Run:
             self.bar.update()
             stopped = self.stop.received        # read once: a later signal waits for the next step
             if stopped or self.step % self.config.save_every == 0 or self.step == self.last:
-                self.save()
+                self.save_checkpoint()
             if stopped and self.step < self.last:
                 self.status = 130
                 return
@@ -105,7 +105,7 @@ class Run:
         config, step = self.config, self.step
         return step <= config.eval_first or step % config.eval_every == 0 or step == config.steps
 
-    def record(self, values, lr):
+    def write_record(self, values, lr):
         """Append a record to the metrics: the step, `values`, the parameters' norm and `lr`.
 
         values is {name: number}. Raises Diverged if a number is not finite.
@@ -123,7 +123,7 @@ class Run:
         elif not self.quiet:
             print_note(f"step {self.step:>6}/{self.config.steps}  {text}")
 
-    def save(self):
+    def save_checkpoint(self):
         """Write the checkpoint. Raises Diverged if a parameter is not finite."""
         self._check_finite()
         arrays, meta = checkpoint.collect_state(self.config, self.model, self.optimizer, self.step,
@@ -197,11 +197,11 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
         stack.enter_context(trainer.engine)
         trainer.step = run.step
         if run.step == 0 and (base is not None or config.is_finetuned):
-            run.record(trainer.measure(), trainer.learning_rate(0))
-        for step in run.steps():
+            run.write_record(trainer.measure(), trainer.learning_rate(0))
+        for step in run.remaining_steps():
             trainer.update()
             if run.is_evaluation_due():
-                run.record(trainer.measure(), trainer.learning_rate(step))
+                run.write_record(trainer.measure(), trainer.learning_rate(step))
         return run.finish(trainer.task)
 
 

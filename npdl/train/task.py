@@ -31,9 +31,9 @@ BATCHES, EVALUATION = 3, 4      # keys of the random generators for batches and 
 class Task:
     """Base class of tasks: the data to train on, with vocab_size and max_len for the model.
 
-    batch(step)  returns the Batch of update number `step` (from 0), which depends only on `step`
-    evaluation   {"train": Batch, "validation": Batch}, the same at every evaluation
-    padding_id   the id of the padding token, or None
+    batch(step)         returns the Batch of update `step` (from 0), which depends only on `step`
+    evaluation_batches  {"train": Batch, "validation": Batch}, the same at every evaluation
+    padding_id          the id of the padding token, or None
     """
 
     padding_id = None
@@ -44,26 +44,26 @@ class Task:
     def measure(self, engine):
         """Return {"train_loss": number, "train_accuracy": number, ..}, measured by an engine."""
         record = {}
-        for name, batch in self.evaluation.items():
-            losses, correct_counts = engine.measure(batch)
+        for name, batch in self.evaluation_batches.items():
+            losses, correct_counts = engine.measure_sequences(batch)
             record[f"{name}_loss"] = float(losses.mean(dtype=np.float64))
-            record[f"{name}_accuracy"] = self.accuracy(correct_counts, batch.counted)
+            record[f"{name}_accuracy"] = self.accuracy(correct_counts, batch.loss_mask)
             record |= self.measure_details(name, losses, correct_counts)
         return record
 
     def measure_details(self, split, losses, correct_counts):
         """Return more measures of a `split` ("train" or "validation"), as {name: number}.
 
-        `losses` (B,) and `correct_counts` (B,) are the results of engine.measure for this set.
+        `losses` (B,) and `correct_counts` (B,) come from engine.measure_sequences for this set.
         """
         return {}
 
-    def accuracy(self, correct_counts, counted):
+    def accuracy(self, correct_counts, loss_mask):
         """Return the fraction of sequences in which every unmasked token is correct.
 
-        `counted` (B, S) is the loss mask. `correct_counts` (B,) counts the correct unmasked tokens.
+        `correct_counts` (B,) counts the correct unmasked tokens. `loss_mask` has the shape (B, S).
         """
-        return float((correct_counts == counted.sum(1)).mean(dtype=np.float64))
+        return float((correct_counts == loss_mask.sum(1)).mean(dtype=np.float64))
 
 
 class ArithmeticTask(Task):
@@ -81,20 +81,20 @@ class ArithmeticTask(Task):
         # prefix once for each of its threads.
         self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
                       for name, examples in sets.items() if len(examples)}
-        self.evaluation = {name: _make_batch(examples) for name, examples in self._sets.items()}
+        self.evaluation_batches = {name: _make_batch(x) for name, x in self._sets.items()}
 
     def batch(self, step):
         """Return the Batch of update `step`. A batch of the whole set is always the same."""
         train, size = self._sets["train"], self.config.batch
         if size >= len(train):
-            return self.evaluation["train"]
+            return self.evaluation_batches["train"]
         indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
         return _make_batch(train.take(indices))
 
     def measure_details(self, split, losses, correct_counts):
         """Return loss and accuracy for each number of operands, if config.orders has several."""
         orders, record = self.config.orders, {}
-        right = correct_counts == self.evaluation[split].counted.sum(1)      # the whole answer
+        right = correct_counts == self.evaluation_batches[split].loss_mask.sum(1)
         for order in orders if len(orders) > 1 else ():
             chosen = self._sets[split].orders == order
             if chosen.any():
@@ -137,7 +137,7 @@ class DatesTask(Task):
         return Batch(inputs, targets, np.ones(targets.shape, bool), source, real, chunk=256)
 
     @cached_property
-    def evaluation(self):
+    def evaluation_batches(self):
         return {name: self._draw_batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
                 for place, name in enumerate(self.data.parts)}
 
@@ -185,16 +185,16 @@ class TextTask(Task):
         return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=chunk)
 
     @cached_property
-    def evaluation(self):
+    def evaluation_batches(self):
         config = self.config
         count = config.eval_batches * config.batch
         return {name: self._make_batch(*draw_windows(ids, config.block, count, config.seed, place,
                                                        EVALUATION))
                 for place, (name, ids) in enumerate(self.parts.items())}
 
-    def accuracy(self, correct_counts, counted):
+    def accuracy(self, correct_counts, loss_mask):
         """Return the fraction of positions at which the correct token is the most probable one."""
-        return float(correct_counts.sum() / counted.sum())
+        return float(correct_counts.sum() / loss_mask.sum())
 
 
 class PretrainedTask(TextTask):

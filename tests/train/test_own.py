@@ -117,10 +117,10 @@ def test_custom_loop_needs_no_task_and_no_accuracy(tmp_path, capsys):
         model = npdl.Linear(3, 2)
         optimizer = npdl.SGD(model, lr=0.1)
         with Run(config, model, optimizer, tmp_path / "run", None, for_steps=for_steps) as run:
-            for _ in run.steps():
+            for _ in run.remaining_steps():
                 optimizer.step()
                 if run.is_evaluation_due():
-                    run.record({"train_loss": 0.5, "mine": 2.0}, optimizer.lr)
+                    run.write_record({"train_loss": 0.5, "mine": 2.0}, optimizer.lr)
             run.finish(None)
     out, err = capsys.readouterr()
     assert "step      4/4  train 5.00e-01\n" in err and "run the same program to resume it" in err

@@ -64,7 +64,7 @@ def test_measured_accuracy_equals_greedy_decoding(model, monkeypatch):
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
     config = make_tiny_config(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
     trainer = make_trained(config, 160)
-    part, words = trainer.task.evaluation["validation"], trainer.task.vocabulary
+    part, words = trainer.task.evaluation_batches["validation"], trainer.task.vocabulary
     accuracy = trainer.task.measure(trainer.engine)["validation_accuracy"]
     right = 0
     for source, real, target in zip(part.source, part.source_real, part.targets, strict=True):
