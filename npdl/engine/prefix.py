@@ -237,14 +237,14 @@ class PrefixLSTM(Layer):
         dw = sum_by_index(dx, rows.words, len(rows.tokens))     # x = w[words]
         return self.embedding.backward(dw, cache.embedding)
 
-    def layer_backward(self, cell, dy, steps, rows):
+    def layer_backward(self, cell, dy, caches, rows):
         """Return dx (N, D). The gradient of a state is summed over all rows that use it."""
         dxs, dstate = [], None
-        for t in reversed(range(len(steps))):
+        for t in reversed(range(len(caches))):
             start, stop = rows.spans[t]
             dh = dy[start:stop]
             dstate = (dh, None) if dstate is None else (dstate[0] + dh, dstate[1])
-            dx, dstate = cell.backward(dstate, steps[t])
+            dx, dstate = cell.backward(dstate, caches[t])
             dxs.append(dx)
             if t:
                 size = rows.spans[t - 1][1] - rows.spans[t - 1][0]

@@ -38,19 +38,19 @@ def read_records(path):
     A record is a JSON object with an integer `step`, and numbers for some of METRICS. Raises
     InputError, which gives the number of the line, if a line isn't a record.
     """
-    return [record for _, record in _read_lines(path) if record is not None]
+    return [record for _, record in _read_lines_and_records(path) if record is not None]
 
 
 def remove_records_after(path, step):
     """Remove the records after `step` and an incomplete last line. Return how many were removed."""
-    lines = list(_read_lines(path))
+    lines = list(_read_lines_and_records(path))
     remaining = [line for line, record in lines if record is not None and record["step"] <= step]
     if len(remaining) < len(lines):
         write_atomically(path, lambda file: file.writelines(remaining))
     return len(lines) - len(remaining)
 
 
-def _read_lines(path):
+def _read_lines_and_records(path):
     """Yield (line, record) for each line; the record of an incomplete last line is None."""
     number = 0
     try:

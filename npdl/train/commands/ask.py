@@ -43,7 +43,7 @@ def encode_question(run, question):
     return ids
 
 
-def find_right_answer(run, question_ids):
+def find_answer_and_remark(run, question_ids):
     """Return the id of the right answer, and whether the run has seen the question, as text.
 
     The id is None if the equation is not in the run's data.
@@ -58,7 +58,7 @@ def find_right_answer(run, question_ids):
     return None, "it is not an equation of this run's data"
 
 
-def find_unseen_equations(run):
+def list_unseen_questions(run):
     """Return the texts of the first equations of the validation set, up to their '='."""
     check_trained_on_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
@@ -74,7 +74,7 @@ def print_answers(run, question, top):
     are not finite.
     """
     ids, tokens = encode_question(run, question), run.task.vocabulary.tokens
-    right, remark = find_right_answer(run, ids)
+    right, remark = find_answer_and_remark(run, ids)
     log_p, _ = Recomputed(run.model, ids).start()
     p = np.exp(log_p[0])
     if not np.isfinite(p).all():
@@ -101,7 +101,7 @@ def add_arguments(parser):
 def run(options):
     """Print the answers to the question in the options, and return the exit status."""
     loaded = load_run(options.run)
-    asked = find_unseen_equations(loaded) if options.question is None else [options.question]
+    asked = list_unseen_questions(loaded) if options.question is None else [options.question]
     for question in asked:
         print_answers(loaded, question, options.top)
     return 0

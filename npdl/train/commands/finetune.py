@@ -92,7 +92,7 @@ def run(options):
     elif is_real_model(source):
         config = make_pretrained_config(source, adapters, overrides)
     else:
-        config, base = make_config_from_run(source, overrides, Adapters(**adapters),
+        config, base = make_config_and_base(source, overrides, Adapters(**adapters),
                                             train_options["quiet"])
     if out is None:
         kind = "full" if config.adapters is None else "qlora" if config.adapters.bits else "lora"
@@ -159,7 +159,7 @@ def make_pretrained_config(path, adapters, overrides):
                                "adapters": chosen})
 
 
-def make_config_from_run(source, overrides, adapters, quiet):
+def make_config_and_base(source, overrides, adapters, quiet):
     """Return the Config of a fine-tuning of the run in `source`, and the run's parameters."""
     for name in ("full", "window", "pretrained"):
         if name in overrides:

@@ -194,7 +194,7 @@ class TextPrinter:
         print_generated_text(self.prefix + self.text(token), end="")
         self.prefix = ""
 
-    def describe_speed(self):
+    def describe_timing(self):
         """Return a text with the time until the first token, and the speed after it."""
         start, first, *_, last = [*self.times, self.times[-1]]
         count = len(self.times) - 1
@@ -247,7 +247,7 @@ def print_continuations(source, prompt, options):
     if printer is not None:
         print_generated_text(printer.text())
         if source.kind == "model":
-            print_note(printer.describe_speed())
+            print_note(printer.describe_timing())
     longest = len(ids) + max(len(hypothesis.tokens) for hypothesis in hypotheses)
     seen = getattr(source.model, "max_len", longest)
     if source.kind != "dates" and longest - 1 > seen:       # the model doesn't read the last token

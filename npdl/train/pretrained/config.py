@@ -169,31 +169,31 @@ class Architecture:
         given = "missing" if value is None else f"{str(value)[:40]!r}"
         raise InputError(f"{self.where}: {name} is {given}; supported: {supported}")
 
-    def list_array_specs(self):
+    def make_array_specs(self):
         """Yield the ArraySpec of every array, layer by layer, each bias before its matrix."""
         D, V = self.options["d_model"], self.vocab_size
         if self.kind == "gpt2":
             yield ArraySpec("wte.weight", ("embedding.W",), (V, D))
             yield ArraySpec("wpe.weight", ("positions.W",), (self.options["max_len"], D))
-            yield from self._norm_specs("ln_f", "decoder.norm", D)
+            yield from self._make_norm_specs("ln_f", "decoder.norm", D)
         else:
             yield ArraySpec("embed_tokens.weight", ("embedding.W",), (V, D))
             yield ArraySpec("norm.weight", ("norm.gain",), (D,))
         if not self.tied:
             yield ArraySpec("lm_head.weight", ("classifier.W",), (V, D), True)
-        block = self._gpt2_block_specs if self.kind == "gpt2" else self._llama_block_specs
+        block = self._make_gpt2_block_specs if self.kind == "gpt2" else self._make_llama_block_specs
         for i in range(self.options["num_layers"]):
             yield from block(i)
 
-    def _norm_specs(self, hf_name, npdl_name, D):
+    def _make_norm_specs(self, hf_name, npdl_name, D):
         yield ArraySpec(f"{hf_name}.weight", (f"{npdl_name}.gain",), (D,))
         yield ArraySpec(f"{hf_name}.bias", (f"{npdl_name}.bias",), (D,))
 
-    def _gpt2_block_specs(self, i):
+    def _make_gpt2_block_specs(self, i):
         D, inner = self.options["d_model"], self.options["d_model"] * self.options["multiplier"]
         hf_name, npdl_name = f"h.{i}", f"decoder.blocks.{i}"
-        yield from self._norm_specs(f"{hf_name}.ln_1", f"{npdl_name}.norm1", D)
-        yield from self._norm_specs(f"{hf_name}.ln_2", f"{npdl_name}.norm2", D)
+        yield from self._make_norm_specs(f"{hf_name}.ln_1", f"{npdl_name}.norm1", D)
+        yield from self._make_norm_specs(f"{hf_name}.ln_2", f"{npdl_name}.norm2", D)
         for name, linears, shape in (
             ("attn.c_attn", ("attention.W_Q", "attention.W_K", "attention.W_V"), (D, 3 * D)),
             ("attn.c_proj", ("attention.W_O",), (D, D)),
@@ -203,7 +203,7 @@ class Architecture:
             yield ArraySpec(f"{hf_name}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
             yield ArraySpec(f"{hf_name}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
 
-    def _llama_block_specs(self, i):
+    def _make_llama_block_specs(self, i):
         o = self.options
         D, M, d = o["d_model"], o["d_inner"], o["d_head"]
         queries, keys = o["num_heads"] * d, o["num_kv_heads"] * d

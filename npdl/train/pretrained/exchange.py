@@ -113,7 +113,7 @@ def _find_conversions(layer, path, style):
         yield from _find_conversions(child, f"{path}.{name}" if path else name, style)
 
 
-def _convert_plain(layer, prefix=""):
+def _find_plain_conversions(layer, prefix=""):
     """Yield the conversions of a layer in which each Param is one array in torch (see NAMES)."""
     def convert(*data):
         return [array.T if isinstance(layer, Linear) else array for array in data]
@@ -123,7 +123,7 @@ def _convert_plain(layer, prefix=""):
             yield [param], [prefix + theirs], convert, convert
 
 
-def _convert_attention(layer):
+def _find_attention_conversions(layer):
     """Yield the conversions to torch.nn.MultiheadAttention, which stacks W_Q, W_K and W_V."""
     inputs = [layer.W_Q, layer.W_K, layer.W_V]
     yield ([part.W for part in inputs], ["in_proj_weight"],
@@ -132,10 +132,10 @@ def _convert_attention(layer):
     if isinstance(layer.W_Q.b, Param):
         yield ([part.b for part in inputs], ["in_proj_bias"],
                lambda *b: [np.concatenate(b)], lambda b: np.split(b, 3))
-    yield from _convert_plain(layer.W_O, "out_proj.")
+    yield from _find_plain_conversions(layer.W_O, "out_proj.")
 
 
-def _make_recurrent_converter(*gates):
+def _make_recurrent_rule(*gates):
     """Return the function in RULES for torch.nn.RNN, GRU or LSTM.
 
     These layers stack their gates along the first axis, and have two biases. `gates` has, for each
@@ -149,7 +149,7 @@ def _make_recurrent_converter(*gates):
         parts = dict(zip(gates, np.split(stacked, len(gates)), strict=True))
         return np.concatenate([sign * parts[place, sign] for place, sign in sorted(gates)])
 
-    def convert_stack(stack):
+    def find_stack_conversions(stack):
         for i, layer in enumerate(stack.layers):
             cell = layer.cell
             yield ([cell.W_x, cell.W_h], [f"weight_ih_l{i}", f"weight_hh_l{i}"],
@@ -162,17 +162,17 @@ def _make_recurrent_converter(*gates):
             elif isinstance(cell.b, Param):
                 yield ([cell.b], names, lambda b: [to_torch_order(b), np.zeros_like(b)],
                        lambda b_x, b_h: [to_npdl_order(b_x + b_h)])
-    return convert_stack
+    return find_stack_conversions
 
 
 NAMES = {"W": "weight", "b": "bias", "gain": "weight", "bias": "bias",
          "running_mean": "running_mean", "running_var": "running_var"}
 _COMMON = dict.fromkeys((Linear, Embedding, Unembedding, LearnedPositions, LayerNorm, RMSNorm,
-                         GroupNorm, BatchNorm), _convert_plain)
+                         GroupNorm, BatchNorm), _find_plain_conversions)
 RULES = {
     "course": _COMMON,
-    "torch": _COMMON | {MultiHeadAttention: _convert_attention,
-                        LSTM: _make_recurrent_converter((0, 1), (1, 1), (3, 1), (2, 1)),
-                        ResetAfterGRU: _make_recurrent_converter((1, 1), (0, -1), (2, 1)),
-                        RNN: _make_recurrent_converter((0, 1))},
+    "torch": _COMMON | {MultiHeadAttention: _find_attention_conversions,
+                        LSTM: _make_recurrent_rule((0, 1), (1, 1), (3, 1), (2, 1)),
+                        ResetAfterGRU: _make_recurrent_rule((1, 1), (0, -1), (2, 1)),
+                        RNN: _make_recurrent_rule((0, 1))},
 }

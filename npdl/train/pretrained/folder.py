@@ -194,7 +194,7 @@ def _list_checked_specs(architecture, weights, itemsize):
     `itemsize` bytes for each entry, must fit into this machine's memory.
     """
     where, shapes, specs = architecture.where, weights.shapes, []
-    for spec in architecture.list_array_specs():
+    for spec in architecture.make_array_specs():
         if spec.hf_name not in shapes:
             raise InputError(f"{where}: the array {spec.hf_name} is not in the files; download "
                              "them again")
@@ -239,7 +239,7 @@ def to_huggingface(pretrained, folder):
     """
     architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
     arrays = {}
-    for spec in architecture.list_array_specs():
+    for spec in architecture.make_array_specs():
         prefix = "" if spec.hf_name == "lm_head.weight" else architecture.prefix
         arrays[prefix + spec.hf_name] = lambda spec=spec: _get_float_array(spec, layers)
     dtype = str(next(iter(pretrained.model.params(with_frozen=True)))[1].data.dtype)

@@ -300,9 +300,9 @@ def _read_settings(path):
     return values if isinstance(values, dict) else {}
 
 
-def _select_valid_ids(value):
+def _select_valid_ids(setting):
     """Return the valid ids of a setting (an id, a list of ids, or None) as a tuple."""
-    ids = value if isinstance(value, list) else [value]
+    ids = setting if isinstance(setting, list) else [setting]
     return tuple(i for i in ids if type(i) is int and i >= 0)
 
 

@@ -122,7 +122,7 @@ def test_logits_and_gradients_equal_transformers(name, dtype, tmp_path):
     logits, cache = model.forward(ids)
     model.backward(upstream, cache)
     assert_close(logits, wanted, dtype, "logits")
-    ours_of = {row.hf_name: row for row in ours.architecture.list_array_specs()}
+    ours_of = {row.hf_name: row for row in ours.architecture.make_array_specs()}
     params, seen = dict(model.params()), set()
     for what, param in theirs.named_parameters():
         row = ours_of[what.removeprefix(ours.architecture.prefix)]
