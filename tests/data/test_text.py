@@ -10,7 +10,7 @@ from npdl.train.metrics import read_records
 from npdl.train.recipes import make_recipe_config
 from npdl.train.run import load_run, train
 from tests.tools import commands
-from tests.tools.trained import assert_same_runs, make_trained, resume_from
+from tests.tools.trained import assert_same_runs, make_trained_trainer, rewind_and_resume
 
 SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
          "eval_batches": 3, "eval_every": 4, "save_every": 3, "threads": 1}
@@ -63,7 +63,7 @@ def test_the_text_is_split_in_order():
 
 
 def test_evaluation_matches_direct_computation(text_path):
-    trainer = make_trained(small_config(text_path, threads=2, eval_batches=200), 5)
+    trainer = make_trained_trainer(small_config(text_path, threads=2, eval_batches=200), 5)
     with trainer.engine:
         record = trainer.measure()
     ids = trainer.task.vocabulary.encode(PLAY)
@@ -81,7 +81,7 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text_path):
     config = small_config(text_path, steps=11, threads=2, dropout=0.2)
     for name in ("whole", "cut"):
         train(config, tmp_path / name, quiet=True)
-    resume_from(tmp_path / "cut", config, 6)
+    rewind_and_resume(tmp_path / "cut", config, 6)
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
     records = read_records(tmp_path / "cut/metrics.jsonl")
     assert [record["step"] for record in records] == [4, 8, 11]

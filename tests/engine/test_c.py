@@ -62,7 +62,7 @@ def test_c_functions_are_at_most_2_ulp_off(name, dtype, compiler, monkeypatch):
     assert off.max() <= 2
 
 
-def train_small_model(target, threads=1):
+def train_for_losses(target, threads=1):
     model = npdl.LSTMLM(5, 4, 1, 4, rng=0)
     step = compile_step(model, SequenceLoss(), npdl.AdamW(model), target=target, threads=threads)
     ids = np.random.default_rng(0).integers(0, 5, (2, 3))
@@ -101,18 +101,18 @@ def cache_folder(tmp_path, monkeypatch, unoptimized_compiler):
 
 
 def test_a_step_is_compiled_once(cache_folder, monkeypatch):
-    first, lines = train_small_model("c"), []
+    first, lines = train_for_losses("c"), []
     (library,) = cache_folder.iterdir()
     assert stat.S_IMODE(cache_folder.stat().st_mode) == 0o700
     monkeypatch.setattr(c_build, "_compile", lambda *args: lines.append(args))
-    assert train_small_model("c") == first and not lines and library.exists()
+    assert train_for_losses("c") == first and not lines and library.exists()
 
 
 BROKEN = {
     "a folder that others may write": lambda cache, patch: (
         cache.mkdir(parents=True), cache.chmod(0o777)),
     "a library of another user": lambda cache, patch: (
-        train_small_model("c"), patch.setattr(os, "getuid", lambda: os.stat(cache).st_uid + 1)),
+        train_for_losses("c"), patch.setattr(os, "getuid", lambda: os.stat(cache).st_uid + 1)),
     "no compiler": lambda cache, patch: patch.setenv("CC", "no-such-compiler"),
     "a compiler that fails": lambda cache, patch: patch.setattr(
         c_build, "FLAGS", ["--no-such-option"]),
@@ -126,8 +126,8 @@ BROKEN = {
 @pytest.mark.parametrize("broken", slow.mark_except(list(BROKEN)[:3], BROKEN))
 def test_step_runs_with_numpy_without_a_safe_library(broken, cache_folder, monkeypatch, capsys):
     BROKEN[broken](cache_folder, monkeypatch)
-    losses = train_small_model("auto", threads=2)
-    np.testing.assert_allclose(losses, train_small_model("numpy"), rtol=1e-5)
+    losses = train_for_losses("auto", threads=2)
+    np.testing.assert_allclose(losses, train_for_losses("numpy"), rtol=1e-5)
     (line,) = capsys.readouterr().err.splitlines()
     assert "NumPy" in line
     with pytest.raises(CompilerError):
@@ -136,13 +136,13 @@ def test_step_runs_with_numpy_without_a_safe_library(broken, cache_folder, monke
 
 def test_unknown_target_raises():
     with pytest.raises(InputError, match="choose one of: auto, c, numpy"):
-        train_small_model("fortran")
+        train_for_losses("fortran")
 
 
 @pytest.mark.slow
 def test_two_processes_may_compile_the_same_step(cache_folder):
-    code = ("from tests.engine.test_c import c_build, train_small_model\n"
-            "c_build.FLAGS[0] = '-O0'\nprint(train_small_model('c'))")
+    code = ("from tests.engine.test_c import c_build, train_for_losses\n"
+            "c_build.FLAGS[0] = '-O0'\nprint(train_for_losses('c'))")
     runs = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
             for _ in range(2)]
     first, second = (run.communicate(timeout=300)[0] for run in runs)

@@ -166,7 +166,7 @@ def test_step_of_one_operation_equals_function(target):
     np.testing.assert_array_equal(total, 3 * x)
 
 
-def record_once(function, *arrays, target="numpy"):
+def make_recording(function, *arrays, target="numpy"):
     step = RecordedStep(function, (), target)
     step(*arrays)
     return step.recordings[0]
@@ -176,7 +176,7 @@ def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_be
     def step(x, dy):
         y = functions.softmax(x)
         return functions.softmax_backward(dy, y)
-    recording = record_once(step, *np.ones((2, 4000, 50)))
+    recording = make_recording(step, *np.ones((2, 4000, 50)))
     assert len(recording.operations) > 10 and len(recording.lowered.groups) == 1
     assert recording.lowered.nbytes == 4000 * 50 * 8      # of the result alone
 
@@ -188,7 +188,7 @@ def test_first_gradient_is_assigned_not_added(start):
         grad += x.T @ dy
         return grad * 1.0
     given = np.ones((3, 4, 4))
-    kinds = [op.kind for op in record_once(function, *given).operations]
+    kinds = [op.kind for op in make_recording(function, *given).operations]
     assert kinds == ["matmul", "multiply"] if start == 0 else "copy" in kinds
     step = RecordedStep(function, (), "numpy")
     for _ in range(2):

@@ -71,7 +71,7 @@ def test_two_branches_are_two_recordings_however_often_they_alternate():
 
 @pytest.mark.parametrize("is_one", [
     np.array_equal, np.allclose, lambda x, y: np.count_nonzero(x == y) == 3])
-def test_a_function_that_looks_at_entries_is_a_guard(is_one):
+def test_a_function_that_looks_at_entries_records_a_guard(is_one):
     def function(x, y):
         return x + 1 if is_one(x, y) else x - 1
     step, x = RecordedStep(function, (), "numpy"), np.ones(3)
@@ -232,7 +232,7 @@ def test_a_failed_recording_leaves_state_and_generator_as_they_were():
     assert step.recorded.why_not is not None
 
 
-def test_layers_that_keep_their_cache_in_self():
+def test_layers_that_keep_their_cache_in_self_are_recorded():
     class Stateful(Layer):
         def __init__(self):
             self.W, self.kept, self.calls, self.share = Param(np.eye(3)), None, 0, None
@@ -405,7 +405,7 @@ def test_an_error_in_a_shard_names_the_shapes_of_the_batch(share_prefixes):
         step(ids, targets, COUNTED[:, 1:])
 
 
-def test_the_optimizer_of_another_model_is_an_input_error():
+def test_the_optimizer_of_another_model_raises():
     with pytest.raises(InputError, match=r"no parameter of this model; .* SGD\(model\)"):
         compile_step(make_gpt(), SequenceLoss(), optim.SGD(make_gpt()))
 
@@ -497,7 +497,7 @@ def store_view_of_input(owner, x):
 
 @pytest.mark.parametrize("change", [
     store_mean, store_random_numbers, append_every_third_count, store_view_of_input])
-def test_attributes_may_become_arrays(change):
+def test_step_that_assigns_attributes_stays_recorded(change):
     """Only random numbers of NumPy's global generator need plain steps."""
     owners = [Squares(lambda y: y) for _ in range(2)]
     for owner in owners:

@@ -14,7 +14,7 @@ from npdl import backend
 from npdl.errors import BackendError, InputError
 from tests.tools import cupy_on_cpu, device, slow
 from tests.tools.device_helpers import MODELS, small_config
-from tests.tools.trained import make_trained, state_of
+from tests.tools.trained import get_trainer_state, make_trained_trainer
 
 pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("problem", slow.mark_except(["missing", "driver"], PROBLEMS))
-def test_unusable_gpu_is_one_line(tmp_path, problem):
+def test_unusable_gpu_gives_one_error_line(tmp_path, problem):
     cupy, message = PROBLEMS[problem]
     (tmp_path / "cupy.py").write_text(cupy)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
@@ -109,8 +109,8 @@ def test_cupy_errors_are_converted_and_others_pass():
 def test_device_code_paths_equal_host_training(model, settings):
     """Where there is no CuPy, by NumPy; test_gpu.py has more."""
     config = small_config(model, settings, dtype="float64")
-    wanted = make_trained(config, 4)
+    wanted = make_trained_trainer(config, 4)
     with device.cupy_or_numpy(), backend.using("cupy"):
-        found, _ = state_of(make_trained(config, 4))
-    for name, array in state_of(wanted)[0].items():
+        found, _ = get_trainer_state(make_trained_trainer(config, 4))
+    for name, array in get_trainer_state(wanted)[0].items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-9, err_msg=name)

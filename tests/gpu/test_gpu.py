@@ -31,7 +31,7 @@ from tests.layers.cases import all_cases
 from tests.tools import cupy_on_cpu
 from tests.tools.device import REASON, forbid_waiting, needs_cupy
 from tests.tools.device_helpers import MODELS, small_config
-from tests.tools.trained import make_trained, state_of
+from tests.tools.trained import get_trainer_state, make_trained_trainer
 
 pytestmark = needs_cupy
 if REASON is not None:                          # hundreds of cases: not one by one
@@ -104,7 +104,7 @@ def train_and_measure(config, steps=STEPS):
             trainer.update()
             records.append({**trainer.measure(), "l2_norm": parameter_l2_norm(trainer.optimizer),
                             "step": trainer.step})
-    return records, state_of(trainer)[0]
+    return records, get_trainer_state(trainer)[0]
 
 
 def assert_first_steps_agree(config, steps=STEPS):
@@ -142,7 +142,7 @@ def test_two_runs_of_a_seed_are_the_same_bit_for_bit(gpu, model, engine, dtype):
 
 @every_setting
 def test_a_training_step_never_waits_and_computes_in_its_own_dtype(gpu, model, settings):
-    trainer = make_trained(small_config(model, settings), 1)
+    trainer = make_trained_trainer(small_config(model, settings), 1)
     with trainer.engine, forbid_waiting():
         for _ in range(2):
             trainer.update()
@@ -165,7 +165,7 @@ def test_gpu_run_loads_on_cpu_and_moves_back(tmp_path):
     np.testing.assert_array_equal(moved.to_backend().forward(ids)[0], logits)
 
 
-def test_full_gpu_memory_is_one_line(gpu, tmp_path):
+def test_full_gpu_memory_gives_one_error_line(gpu, tmp_path):
     pool = xp.get_default_memory_pool()
     pool.free_all_blocks()
     pool.set_limit(size=pool.used_bytes() + 4 * 2**20)

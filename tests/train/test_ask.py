@@ -38,7 +38,7 @@ def test_default_questions_are_two_unseen_equations(get_run, capsys):
 
 @pytest.mark.parametrize("question", ["1 + 2", "BOS 1 + 2 =", "+ 2 =", "1 + =", "1 + 9 =",
                                       "1 + 2 = 3 =", "=", ""])
-def test_invalid_question_is_one_line(get_run, capsys, question):
+def test_invalid_question_gives_one_error_line(get_run, capsys, question):
     status, text = run_command(capsys, commands.ask, str(get_run("gpt")), question)
     assert status == 2 and text.count("\n") == 1
 

@@ -59,8 +59,8 @@ BAD = {
 
 @pytest.mark.parametrize("command, arguments, said", [
     (command, *row) for command, rows in BAD.items() for row in rows])
-def test_an_invalid_command_line_is_one_line_and_status_2(tmp_path, get_run, capsys, command,
-                                                          arguments, said):
+def test_an_invalid_command_line_gives_one_error_line_and_status_2(
+        tmp_path, get_run, capsys, command, arguments, said):
     places = {"empty": "", "bytes": "\udcff\udcfe", "play": PLAY}
     for name, content in places.items():
         (tmp_path / name).write_text(content, errors="surrogateescape")

@@ -14,7 +14,7 @@ from npdl.optim import AdamW
 from npdl.train.config import Config
 from npdl.train.engine import Batch, PlainEngine, make_engine
 from npdl.train.loop import Trainer
-from tests.tools.trained import ENGINES, make_trained, state_of
+from tests.tools.trained import ENGINES, get_trainer_state, make_trained_trainer
 
 SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "target": "numpy"}
 every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
@@ -31,11 +31,11 @@ def test_engines_and_threads_give_the_same_updates(model):
     for engine, threads in (("plain", 1), ("recorded", 3)):
         config = make_small_config(model, dtype="float64", engine=engine, threads=threads,
                                    clip=0.1, dropout=0.3, target="auto")
-        trainer = make_trained(config, 3)
+        trainer = make_trained_trainer(config, 3)
         with trainer.engine:
-            found.append((state_of(trainer)[0], trainer.task.measure(trainer.engine)))
+            found.append((get_trainer_state(trainer)[0], trainer.task.measure(trainer.engine)))
     (arrays, record), (others, other) = found
-    fresh = state_of(Trainer(config))[0]
+    fresh = get_trainer_state(Trainer(config))[0]
     assert all((arrays[name] != fresh[name]).any() for name in arrays)
     assert other == pytest.approx(record, rel=1e-9)
     for name, array in others.items():
@@ -45,7 +45,7 @@ def test_engines_and_threads_give_the_same_updates(model):
 @pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("lstm", "plain")])
 def test_evaluation_equals_formulas(model, engine):
     config = make_small_config(model, orders=(2, 3), p=3, threads=2, engine=engine)
-    trainer = make_trained(config, 1)
+    trainer = make_trained_trainer(config, 1)
     with trainer.engine:
         record = trainer.task.measure(trainer.engine)
     for name, examples in (("train", trainer.task.data.train),
@@ -100,7 +100,7 @@ def double_forward(model, optimizer):
     model.classifier.forward = lambda x: (lambda y, cache: (2 * y, cache))(*forward(x))
 
 
-def drop_backward(model, optimizer):
+def zero_gradient_below_classifier(model, optimizer):
     backward = model.classifier.backward
     model.classifier.backward = lambda dy, cache: 0 * backward(dy, cache)
 
@@ -109,7 +109,7 @@ def drop_update(model, optimizer):
     optimizer.update = lambda name, param, lr, decay: None
 
 
-@pytest.mark.parametrize("change", [double_forward, drop_backward, drop_update])
+@pytest.mark.parametrize("change", [double_forward, zero_gradient_below_classifier, drop_update])
 def test_methods_replaced_on_instances_are_called(change):
     losses = {}
     for engine in ENGINES:
@@ -118,7 +118,7 @@ def test_methods_replaced_on_instances_are_called(change):
         with trainer.engine:
             losses[engine] = [trainer.update(), trainer.update(), trainer.measure()["train_loss"]]
     assert losses["recorded"] == pytest.approx(losses["plain"], rel=1e-9)
-    if change is drop_backward:
+    if change is zero_gradient_below_classifier:
         with pytest.raises(InputError, match="give threads=1"):
             trainer = Trainer(make_small_config(threads=2))
             change(trainer.model, trainer.optimizer)

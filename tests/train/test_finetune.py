@@ -17,7 +17,7 @@ from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
-from tests.tools.trained import arrays_of, assert_same_runs, resume_from
+from tests.tools.trained import assert_same_runs, load_run_arrays, rewind_and_resume
 from tests.train.conftest import PLAY
 
 QUICK = {"engine": "plain", "steps": 6, "eval_every": 3, "save_every": 2, "threads": 1}
@@ -40,7 +40,7 @@ def test_only_adapters_train_and_step_0_equals_base(tmp_path, addition_run, kind
     before, after = load_run(addition_run).model.state_dict(), run.model.state_dict()
     learned = {name for name, _ in run.model.params()}
     assert learned and all(name.rsplit(".", 1)[1] in "AB" for name in learned)
-    assert {name.removeprefix("m/") for name in arrays_of(tmp_path / "run")
+    assert {name.removeprefix("m/") for name in load_run_arrays(tmp_path / "run")
             if name.startswith("m/")} == learned
     kept = 0
     for name, array in after.items():
@@ -85,8 +85,8 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, get_run, model, ki
     finetune_run(get_run(model), tmp_path / "whole", adapters, **given)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     run = load_run(get_run(model))
-    resume_from(tmp_path / "cut", make_finetune_config(run, adapters, {**QUICK, **given}), 4,
-                run.model.state_dict())
+    rewind_and_resume(tmp_path / "cut", make_finetune_config(run, adapters, {**QUICK, **given}), 4,
+                      run.model.state_dict())
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 
@@ -116,7 +116,7 @@ def test_text_run_is_finetuned_on_another_text(tmp_path, get_run, capsys, model)
     assert generate.generate(generate.make_source_from_run(run), "be", tokens=12)[0]
 
 
-def test_runs_of_the_wrong_kind_are_refused(tmp_path, addition_run, capsys):
+def test_adapted_base_plain_resume_and_used_folder_are_refused(tmp_path, addition_run, capsys):
     with pytest.raises(InputError, match="has adapters already"):
         run = finetune_run(addition_run, tmp_path / "lora", Adapters())
         make_finetune_config(run, Adapters(), {})

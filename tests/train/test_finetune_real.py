@@ -15,14 +15,14 @@ from npdl.train.pretrained import load
 from npdl.train.run import load_run
 from tests.tools import commands, slow
 from tests.tools.refusals import check_refused, run_and_get_status
-from tests.tools.trained import arrays_of, assert_same_runs
+from tests.tools.trained import assert_same_runs, load_run_arrays
 from tests.train.pretrained.model_folders import (
     GPT2,
     LLAMA,
     TEXT,
     change_settings,
     rewrite_arrays,
-    write_folder,
+    write_model_folder,
 )
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
@@ -37,13 +37,13 @@ IDS = np.arange(12).reshape(2, 6)
 def base(tmp_path_factory):
     """A folder `model` and a text beside it."""
     folder = tmp_path_factory.mktemp("base")
-    write_folder(folder / "model", LLAMA)
-    write_folder(folder / "gpt2", GPT2)
+    write_model_folder(folder / "model", LLAMA)
+    write_model_folder(folder / "gpt2", GPT2)
     (folder / "fox.txt").write_text(TEXT * 40)
     return folder
 
 
-def tune(base, out, *options, model="model"):
+def finetune(base, out, *options, model="model"):
     given = ["--steps", "6", "--batch", "2", "--window", "8", "--eval-every", "3", "--eval-batches",
              "1", "--engine", "plain", "--quiet", "--out", str(out)]
     return commands.finetune([str(base / model), "--text", str(base / "fox.txt"), *given,
@@ -54,12 +54,13 @@ def tune(base, out, *options, model="model"):
     [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
 def test_loss_falls_and_checkpoint_has_trained_parameters(tmp_path, base, kind, model):
     out = tmp_path / "run"
-    assert tune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, "--engine", "recorded",
-                "--target", "numpy", model=model) == 0
+    assert finetune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, "--engine", "recorded",
+                    "--target", "numpy", model=model) == 0
     first, *_, last = read_records(out / "metrics.jsonl")
     assert first["step"] == 0 and last["validation_loss"] < 0.9 * first["validation_loss"]
     tuned = load_run(out)
-    learned = {name.removeprefix("param/") for name in arrays_of(out) if name.startswith("param/")}
+    learned = {name.removeprefix("param/") for name in load_run_arrays(out)
+               if name.startswith("param/")}
     assert learned == {name for name, _ in tuned.model.params()}
     if kind != "full":
         assert all(name.endswith((".A", ".B")) for name in learned)
@@ -75,8 +76,8 @@ def test_dropout_of_the_config_changes_what_is_learned(tmp_path, base):
     change_settings(tmp_path / "model", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
     found = []
     for i, folder in enumerate([base / "gpt2", base / "gpt2", tmp_path / "model"]):
-        assert tune(base, tmp_path / str(i), *KINDS["lora"], model=folder) == 0
-        found.append(arrays_of(tmp_path / str(i)))
+        assert finetune(base, tmp_path / str(i), *KINDS["lora"], model=folder) == 0
+        found.append(load_run_arrays(tmp_path / str(i)))
     name = next(name for name in found[0] if name.startswith("param/"))
     np.testing.assert_array_equal(found[0][name], found[1][name])
     assert (found[0][name] != found[2][name]).any()
@@ -86,8 +87,8 @@ def test_dropout_of_the_config_changes_what_is_learned(tmp_path, base):
 @every_kind
 def test_a_resumed_run_is_bitwise_identical(tmp_path, base, kind):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert tune(base, whole, *KINDS[kind]) == 0
-    assert tune(base, parts, *KINDS[kind], "--for-steps", 2) == 0
+    assert finetune(base, whole, *KINDS[kind]) == 0
+    assert finetune(base, parts, *KINDS[kind], "--for-steps", 2) == 0
     for _ in range(2):
         assert commands.finetune(["--resume", "--for-steps", "2", "--quiet",
                                   "--out", str(parts)]) == 0
@@ -98,7 +99,7 @@ def test_a_resumed_run_is_bitwise_identical(tmp_path, base, kind):
 @every_kind
 def test_merged_model_folder_loads(tmp_path, base, kind, capsys):
     out, merged = tmp_path / "run", tmp_path / "merged"
-    assert tune(base, out, *KINDS[kind], "--lr", 0.1) == 0
+    assert finetune(base, out, *KINDS[kind], "--lr", 0.1) == 0
     assert commands.finetune([str(out), "--merge", "--out", str(merged)]) == 0
     assert "transformers and `python -m npdl generate` load it" in capsys.readouterr().out
     tuned, found = load_run(out), load(merged)
@@ -112,7 +113,7 @@ def test_merged_model_folder_loads(tmp_path, base, kind, capsys):
     assert texts[0] == texts[1] and texts[0].startswith("The quick")
     check_refused(commands.finetune, [str(out), "--merge", "--out", str(merged)],
                   "is not an empty folder", tmp_path / "nothing", capsys)
-    assert tune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
+    assert finetune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
 
 
 def test_final_output_shows_loss_and_memory(tmp_path, base, capsys):
@@ -127,7 +128,7 @@ def test_final_output_shows_loss_and_memory(tmp_path, base, capsys):
 
 def test_other_commands_recognise_finetuned_run(tmp_path, base, capsys):
     out = tmp_path / "run"
-    assert tune(base, out, "--rank", 2) == 0
+    assert finetune(base, out, "--rank", 2) == 0
     assert commands.table([str(out)]) == 0
     assert "model, " in capsys.readouterr().out
     assert make_run_title(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
@@ -142,7 +143,7 @@ def test_other_commands_recognise_finetuned_run(tmp_path, base, capsys):
 def test_resume_needs_the_same_model(tmp_path, base, capsys):
     model, out = tmp_path / "model", tmp_path / "run"
     shutil.copytree(base / "model", model)
-    assert tune(base, out, "--for-steps", 2, model=model) == 0
+    assert finetune(base, out, "--for-steps", 2, model=model) == 0
     model.rename(tmp_path / "elsewhere")
     capsys.readouterr()
     again = ["--resume", "--quiet", "--out", str(out)]
@@ -172,14 +173,14 @@ BAD = [
 
 
 @pytest.mark.parametrize("options, mentioned", BAD)
-def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, options, mentioned):
+def test_bad_options_give_one_error_line_and_status_2(tmp_path, base, capsys, options, mentioned):
     given = [str(base / "model"), "--text", str(base / "fox.txt"), "--out", str(tmp_path / "run"),
              *map(str, options)]
     check_refused(commands.finetune, given, mentioned, tmp_path / "run", capsys)
 
 
 def test_wrong_finetuning_arguments_are_refused(tmp_path, base, capsys):
-    assert tune(base, tmp_path / "run") == 0
+    assert finetune(base, tmp_path / "run") == 0
     for arguments, mentioned in (
             ([str(base / "model")], "--text is missing"),
             (["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank can't change"),

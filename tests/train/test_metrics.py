@@ -58,7 +58,7 @@ def test_a_line_that_is_not_a_record_is_refused_with_its_number(tmp_path, broken
         read_records(path)
 
 
-def test_a_missing_file_and_a_full_disk_are_one_line(tmp_path):
+def test_a_missing_file_and_a_full_disk_give_one_error_line(tmp_path):
     with pytest.raises(InputError, match="metrics cannot be read"):
         read_records(tmp_path / "m.jsonl")
     for place in (tmp_path / "none" / "m.jsonl", "/dev/full"):

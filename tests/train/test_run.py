@@ -20,7 +20,13 @@ from npdl.train.loop import Diverged, Trainer
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run, read_resumed_config, train
 from tests.tools import slow
-from tests.tools.trained import ENGINES, arrays_of, assert_same_bytes, assert_same_runs, resume_from
+from tests.tools.trained import (
+    ENGINES,
+    assert_same_bytes,
+    assert_same_runs,
+    load_run_arrays,
+    rewind_and_resume,
+)
 
 SMALL = {"engine": "plain", "p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 3,
          "eval_every": 5, "save_every": 4}
@@ -51,7 +57,7 @@ def test_run_folder_has_all_files(tmp_path, capsys, curves):
     squares = sum((p.data.astype("float64") ** 2).sum() for _, p in run.model.params())
     assert records[-1]["l2_norm"] == pytest.approx(np.sqrt(squares), rel=1e-5)
     assert_same_bytes(run.model.state_dict(), {
-        name.removeprefix("param/"): array for name, array in arrays_of(run_folder).items()
+        name.removeprefix("param/"): array for name, array in load_run_arrays(run_folder).items()
         if name.startswith("param/")})
 
 
@@ -63,7 +69,7 @@ def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, 
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     with open(tmp_path / "cut/metrics.jsonl", "a") as file:
         file.write('{"step": 12, "tr')
-    resume_from(tmp_path / "cut", config, 4)
+    rewind_and_resume(tmp_path / "cut", config, 4)
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 
@@ -170,7 +176,7 @@ def save_negative_seconds(path, get_run):
     (lambda path, get_run: shutil.copy(get_run("lstm") / "checkpoint.npz", path), "does not fit"),
     (save_negative_seconds, "has step 4, updates 4 and seconds -1"),
     (lambda path, _: path.unlink(), "cannot be read .*it is missing.*restore it from a copy")])
-def test_a_damaged_checkpoint_is_one_line_that_names_it(copy_run, get_run, damage, said):
+def test_a_damaged_checkpoint_gives_one_error_line_that_names_it(copy_run, get_run, damage, said):
     run_folder = copy_run("gpt")
     damage(run_folder / "checkpoint.npz", get_run)
     for act in (load_run, lambda f: train(read_resumed_config(f, {}), f, resume=True, quiet=True)):

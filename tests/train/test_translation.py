@@ -15,7 +15,7 @@ from npdl.train.run import load_run, train
 from npdl.train.task import DatesTask
 from tests.tools import commands
 from tests.tools.refusals import check_refused
-from tests.tools.trained import assert_same_runs, make_trained, resume_from
+from tests.tools.trained import assert_same_runs, make_trained_trainer, rewind_and_resume
 
 TINY = {"engine": "plain", "width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6,
         "eval_every": 3, "save_every": 2}
@@ -25,7 +25,7 @@ every_model = pytest.mark.parametrize("model", SEQ2SEQ)
 
 
 @pytest.fixture(autouse=True)
-def measure_few_dates(monkeypatch):
+def limit_measured_dates(monkeypatch):
     monkeypatch.setattr(DatesTask, "MEASURED", 30)
 
 
@@ -38,7 +38,7 @@ def test_translation_run_resumes_and_loads(tmp_path, model, settings):
     config = make_tiny_config(model, **settings)
     for name in ("whole", "cut"):
         assert train(config, tmp_path / name, quiet=True) == 0
-    resume_from(tmp_path / "cut", config, 2)
+    rewind_and_resume(tmp_path / "cut", config, 2)
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
     run = load_run(tmp_path / "whole")
     assert run.config == config and [r["step"] for r in run.records] == [3, 6]
@@ -63,7 +63,7 @@ def test_measured_accuracy_equals_greedy_decoding(model, monkeypatch):
     """And so does a beam of one."""
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
     config = make_tiny_config(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
-    trainer = make_trained(config, 160)
+    trainer = make_trained_trainer(config, 160)
     part, words = trainer.task.evaluation_batches["validation"], trainer.task.vocabulary
     accuracy = trainer.task.measure(trainer.engine)["validation_accuracy"]
     right = 0

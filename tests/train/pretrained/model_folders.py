@@ -38,20 +38,20 @@ def make_random_model(values, seed=0, dtype="float32"):
     return Pretrained(Path("nowhere"), architecture, None, model)
 
 
-def write_folder(path, values=LLAMA, tokenizer=True, **options):
+def write_model_folder(path, values=LLAMA, tokenizer=True, **options):
     """A folder with a random model, and a small tokenizer if the library is there."""
     found = make_random_model(values, **options)
     found.path = path.with_name(path.name + "-tokenizer")
     found.path.mkdir()
     if tokenizer:
-        small_tokenizer().save(str(found.path / "tokenizer.json"))
+        make_small_tokenizer().save(str(found.path / "tokenizer.json"))
         (found.path / "tokenizer_config.json").write_text(json.dumps(
             {"eos_token": "<|endoftext|>", "chat_template": TEMPLATE}))
     to_huggingface(found, path)
     return found
 
 
-def small_tokenizer():
+def make_small_tokenizer():
     """A byte-level BPE tokenizer with some merges."""
     import tokenizers
     from tokenizers import trainers
@@ -64,7 +64,7 @@ def small_tokenizer():
     return made
 
 
-def arrays_of(folder):
+def read_model_arrays(folder):
     """{name: array} of a folder's model.safetensors."""
     file = safetensors.SafetensorsFile(folder / "model.safetensors")
     return {name: file.read(name) for name in file.entries}
@@ -72,7 +72,7 @@ def arrays_of(folder):
 
 def rewrite_arrays(folder, change):
     """Write a folder's arrays again after change({name: array})."""
-    arrays = arrays_of(folder)
+    arrays = read_model_arrays(folder)
     arrays = change(arrays) or arrays
     safetensors.write(folder / "model.safetensors", arrays, {"format": "pt"})
 
@@ -114,7 +114,7 @@ def write_gguf(path, folder, kind="F32", divisors=None):
     writer.add_eos_token_id(0)
     writer.add_chat_template(TEMPLATE)
     kind = getattr(gguf.GGMLQuantizationType, kind)
-    for name, array in arrays_of(folder).items():
+    for name, array in read_model_arrays(folder).items():
         array = reorder_rows_for_gguf(name, array, values) if arch == "llama" else array
         this = gguf.GGMLQuantizationType.F32 if array.ndim == 1 else kind
         array = gguf.quants.quantize(array, this)

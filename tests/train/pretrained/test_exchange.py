@@ -22,7 +22,7 @@ def torch():
     return pytest.importorskip("torch", reason="exchange is checked against torch itself")
 
 
-def arrays_of(module):
+def get_module_arrays(module):
     return {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
 
 
@@ -49,7 +49,7 @@ def test_gpt_round_trip_with_torch(torch, options):
     tokens = np.random.default_rng(0).integers(0, 11, (3, 6))
     own = options | ({} if "positions" in options else {"positions": "k/d"})
     model = GPT(11, 8, 2, 2, max_len=7, dtype="float64", **own)
-    given = rename_arrays_for_npdl(arrays_of(module))
+    given = rename_arrays_for_npdl(get_module_arrays(module))
     if "positions" not in options:
         del given["positions.weight"]                                   # a fixed table
     from_torch(model, given)
@@ -69,7 +69,7 @@ def test_recurrent_conversion_equals_torch(torch, kind, theirs, bias):
     module = getattr(torch.nn, theirs)(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
     layer = kind(4, 3, 2, bias=bias, dtype="float64")
     x = np.random.default_rng(4).standard_normal((2, 5, 4))
-    from_torch(layer, arrays_of(module), style="torch")
+    from_torch(layer, get_module_arrays(module), style="torch")
     (y, state), _ = layer.forward(x)
     wanted, final = module(torch.tensor(x))
     final, state = (s if isinstance(s, tuple) else (s,) for s in (final, state))
@@ -93,7 +93,7 @@ def test_single_module_conversion_equals_torch(torch):
         for tensor in module.state_dict().values():
             if tensor.is_floating_point():
                 torch.nn.init.uniform_(tensor, 0.5, 1.5)
-        from_torch(layer, arrays_of(module))
+        from_torch(layer, get_module_arrays(module))
         options = {"training": False} if isinstance(layer, BatchNorm) else {}
         wanted = module.eval()(torch.tensor(inputs)).detach().numpy()
         np.testing.assert_allclose(layer.forward(inputs, **options)[0], wanted, atol=1e-12)

@@ -15,7 +15,12 @@ from npdl.errors import InputError
 from npdl.layers.dropout import Dropout
 from npdl.train.pretrained import hash_model, load, to_huggingface
 from tests.train.pretrained import model_folders
-from tests.train.pretrained.model_folders import KINDS, arrays_of, rewrite_arrays, write_folder
+from tests.train.pretrained.model_folders import (
+    KINDS,
+    read_model_arrays,
+    rewrite_arrays,
+    write_model_folder,
+)
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 IDS = np.random.default_rng(1).integers(0, 320, (2, 9))
@@ -30,7 +35,7 @@ def assert_same_model(model, other):
 
 @every_kind
 def test_written_folder_loads_as_same_model(tmp_path, kind):
-    made = write_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
+    made = write_model_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
     found = load(tmp_path / "a")
     assert_same_model(made.model, found.model)
     assert not list(found.model.params())                       # frozen
@@ -40,9 +45,9 @@ def test_written_folder_loads_as_same_model(tmp_path, kind):
     assert hash_model(tmp_path / "a") == hash_model(tmp_path / "b")
 
 
-def test_half_precision_loads_as_float32(tmp_path):
-    write_folder(tmp_path / "a", tokenizer=False)
-    halves = {n: a.astype("f2") for n, a in arrays_of(tmp_path / "a").items()}
+def test_float16_loads_as_float32(tmp_path):
+    write_model_folder(tmp_path / "a", tokenizer=False)
+    halves = {n: a.astype("f2") for n, a in read_model_arrays(tmp_path / "a").items()}
     safetensors.write(tmp_path / "a" / "model.safetensors", halves)
     W = load(tmp_path / "a").model.embedding.W.data
     np.testing.assert_array_equal(W, halves["model.embed_tokens.weight"].astype("f4"))
@@ -50,8 +55,9 @@ def test_half_precision_loads_as_float32(tmp_path):
 
 
 def test_shards_unprefixed_names_and_buffers_load(tmp_path):
-    made = write_folder(tmp_path / "a", KINDS["gpt2"], tokenizer=False)
-    arrays = {n.removeprefix("transformer."): a for n, a in arrays_of(tmp_path / "a").items()}
+    made = write_model_folder(tmp_path / "a", KINDS["gpt2"], tokenizer=False)
+    arrays = {name.removeprefix("transformer."): array
+              for name, array in read_model_arrays(tmp_path / "a").items()}
     arrays["h.0.attn.bias"] = np.ones((1, 1, 64, 64), "u1")
     (tmp_path / "a" / "model.safetensors").unlink()
     names, last = list(arrays), tmp_path / "a" / "model-00002-of-00002.safetensors"
@@ -64,7 +70,7 @@ def test_shards_unprefixed_names_and_buffers_load(tmp_path):
 
 
 def test_float32_arrays_are_memory_mapped(tmp_path):
-    write_folder(tmp_path / "a", tokenizer=False)
+    write_model_folder(tmp_path / "a", tokenizer=False)
     before = hash_model(tmp_path / "a")
     model = load(tmp_path / "a").model
     for name, param in model.params(with_frozen=True):
@@ -81,7 +87,7 @@ def test_float32_arrays_are_memory_mapped(tmp_path):
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen2", "llama untied"])
 def test_quantizing_while_or_after_loading_is_the_same(tmp_path, kind):
-    write_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
+    write_model_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
     whole = load(tmp_path / "a").model
     names = quantize_linears(whole, 4, rounding="nearest", block=8)
     found = load(tmp_path / "a", bits=4, block=8, rounding="nearest")
@@ -113,7 +119,7 @@ def test_a_gguf_file_is_the_same_model(tmp_path, kind, stored):
     pytest.importorskip("gguf", reason="reads GGUF files")
     pytest.importorskip("tokenizers", reason="GGUF files hold a tokenizer")
     values = {name: value for name, value in KINDS[kind].items() if name != "head_dim"}
-    made = write_folder(tmp_path / "a", values)
+    made = write_model_folder(tmp_path / "a", values)
     model_folders.write_gguf(tmp_path / "a.gguf", tmp_path / "a", stored)
     found, folder = load(tmp_path / "a.gguf"), load(tmp_path / "a")
     limit = {"F32": 0, "F16": 2e-3, "BF16": 2e-2, "Q8_0": 2e-2, "Q4_1": 0.2}[stored]
@@ -138,7 +144,7 @@ def test_a_gguf_file_of_llama_3_2_has_its_scaled_frequencies(tmp_path):
                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
     values = KINDS["llama"] | {"rope_theta": 500000.0, "hidden_size": 64, "rope_scaling": scaling,
                                "num_key_value_heads": 4}
-    made = write_folder(tmp_path / "a", values)
+    made = write_model_folder(tmp_path / "a", values)
     f = 500000.0 ** -(np.arange(8) / 8)
     s = np.clip((8192 * f / (2 * np.pi) - 1) / 3, 0, 1)
     divisors = 1 / ((1 - s) / 32 + s)
@@ -154,8 +160,8 @@ def test_a_gguf_file_of_llama_3_2_has_its_scaled_frequencies(tmp_path):
 
 
 def test_gpt2_trains_with_the_dropout_rates_of_its_config(tmp_path):
-    write_folder(tmp_path / "a", KINDS["gpt2"] | {"embd_pdrop": 0.3, "resid_pdrop": 0.2},
-                 tokenizer=False)
+    write_model_folder(tmp_path / "a", KINDS["gpt2"] | {"embd_pdrop": 0.3, "resid_pdrop": 0.2},
+                       tokenizer=False)
     model = load(tmp_path / "a").model
     rates = {name: layer.rate for name, layer in named_layers(model) if isinstance(layer, Dropout)}
     assert rates.pop("dropout") == 0.3
@@ -166,7 +172,7 @@ def test_gpt2_trains_with_the_dropout_rates_of_its_config(tmp_path):
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_tied_weights_saved_as_lm_head_load(kind, tmp_path):
-    found = write_folder(tmp_path / "model", KINDS[kind], tokenizer=False)
+    found = write_model_folder(tmp_path / "model", KINDS[kind], tokenizer=False)
     name = found.architecture.prefix + found.architecture.embedding
     rewrite_arrays(tmp_path / "model", lambda arrays: arrays.update(
         {"lm_head.weight": arrays.pop(name)}))

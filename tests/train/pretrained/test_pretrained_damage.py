@@ -20,7 +20,7 @@ from tests.train.pretrained.model_folders import (
     LLAMA,
     change_settings,
     rewrite_arrays,
-    write_folder,
+    write_model_folder,
 )
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
@@ -29,19 +29,19 @@ WEIGHTS = "model.safetensors"
 Q = "model.layers.0.self_attn.q_proj.weight"
 
 
-def write_text(name, content):
+def make_writer(name, content):
     return lambda folder: (folder / name).write_text(content)
 
 
-def delete_file(name):
+def make_deleter(name):
     return lambda folder: (folder / name).unlink()
 
 
-def change_setting(**changes):
+def make_setter(**changes):
     return lambda folder: change_settings(folder, **changes)
 
 
-def change_array(change, name=Q):
+def make_array_changer(change, name=Q):
     return lambda folder: rewrite_arrays(
         folder, lambda arrays: arrays.update({name: change(arrays.get(name))}))
 
@@ -56,50 +56,50 @@ def add_unknown_post_processor(folder):
 
 
 BAD = {                             # {what the line mentions: the damage}
-    "config.json is missing": delete_file("config.json"),
-    "not a JSON object": write_text("config.json", "[1]"),
-    "nested too deeply": write_text("config.json", "[" * 10**5),
-    "model_type is 'bert'; npdl has gpt2": change_setting(model_type="bert"),
-    "layers.2.input_layernorm.weight is not in": change_setting(num_hidden_layers=10**6),
-    "has shape (320, 32) in the files; the settings": change_setting(hidden_size=2**23),
-    "files; the settings need (30, 32)": change_setting(num_attention_heads=3),
-    "head_dim is '0'; supported": change_setting(num_attention_heads=64),
-    "hidden_size is '16777216'; supported: an integer": change_setting(hidden_size=2**24),
-    "rms_norm_eps is '-1'": change_setting(rms_norm_eps=-1),
-    "tie_word_embeddings is 'yes'": change_setting(tie_word_embeddings="yes"),
-    "tie_word_embeddings is missing; supported: true": change_setting(tie_word_embeddings=None),
-    "hidden_act is 'gelu'; supported: silu": change_setting(hidden_act="gelu"),
-    "factor is missing": change_setting(rope_scaling={"type": "linear"}),
-    "'yarn'": change_setting(rope_parameters={"rope_type": "yarn"}),
-    "partial_rotary_factor": change_setting(partial_rotary_factor=0.5),
-    "sliding_window is '16'": change_setting(model_type="mistral", sliding_window=16),
-    "attention_bias is 'True'; supported: False": change_setting(attention_bias=True),
-    "quantization_config": change_setting(quantization_config={"bits": 4}),
-    f"holds no {WEIGHTS} and no model-*-of-*": delete_file(WEIGHTS),
+    "config.json is missing": make_deleter("config.json"),
+    "not a JSON object": make_writer("config.json", "[1]"),
+    "nested too deeply": make_writer("config.json", "[" * 10**5),
+    "model_type is 'bert'; npdl has gpt2": make_setter(model_type="bert"),
+    "layers.2.input_layernorm.weight is not in": make_setter(num_hidden_layers=10**6),
+    "has shape (320, 32) in the files; the settings": make_setter(hidden_size=2**23),
+    "files; the settings need (30, 32)": make_setter(num_attention_heads=3),
+    "head_dim is '0'; supported": make_setter(num_attention_heads=64),
+    "hidden_size is '16777216'; supported: an integer": make_setter(hidden_size=2**24),
+    "rms_norm_eps is '-1'": make_setter(rms_norm_eps=-1),
+    "tie_word_embeddings is 'yes'": make_setter(tie_word_embeddings="yes"),
+    "tie_word_embeddings is missing; supported: true": make_setter(tie_word_embeddings=None),
+    "hidden_act is 'gelu'; supported: silu": make_setter(hidden_act="gelu"),
+    "factor is missing": make_setter(rope_scaling={"type": "linear"}),
+    "'yarn'": make_setter(rope_parameters={"rope_type": "yarn"}),
+    "partial_rotary_factor": make_setter(partial_rotary_factor=0.5),
+    "sliding_window is '16'": make_setter(model_type="mistral", sliding_window=16),
+    "attention_bias is 'True'; supported: False": make_setter(attention_bias=True),
+    "quantization_config": make_setter(quantization_config={"bits": 4}),
+    f"holds no {WEIGHTS} and no model-*-of-*": make_deleter(WEIGHTS),
     "a pickle, which can execute code":
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
     "is cut short": lambda folder: os.truncate(folder / WEIGHTS, 20_000),
-    "has the dtype I64; npdl reads": change_array(lambda W: np.ones(W.shape, "i8")),
+    "has the dtype I64; npdl reads": make_array_changer(lambda W: np.ones(W.shape, "i8")),
     "self_attn.q_proj.weight holds NaN or infinity":
-        change_array(lambda W: np.where(W == W[3, 3], np.nan, W)),
-    "q_proj.weight has shape (32, 31) in the files": change_array(lambda W: W[:, :-1]),
+        make_array_changer(lambda W: np.where(W == W[3, 3], np.nan, W)),
+    "q_proj.weight has shape (32, 31) in the files": make_array_changer(lambda W: W[:, :-1]),
     "are the same parameter; remove one":
-        change_array(lambda _: np.ones((320, 32)), "embed_tokens.weight"),
+        make_array_changer(lambda _: np.ones((320, 32)), "embed_tokens.weight"),
     "q_norm.weight is an array that npdl's llama does not have":
-        change_array(lambda _: np.ones(4), "model.layers.0.self_attn.q_norm.weight"),
-    "holds no tokenizer.json": delete_file("tokenizer.json"),
-    "cannot be used": write_text("tokenizer.json", "hello"),
+        make_array_changer(lambda _: np.ones(4), "model.layers.0.self_attn.q_norm.weight"),
+    "holds no tokenizer.json": make_deleter("tokenizer.json"),
+    "cannot be used": make_writer("tokenizer.json", "hello"),
     "tokenizer": add_unknown_post_processor,
-    "the chat template fails": write_text("chat_template.jinja", "{{ ''.__class__.__mro__ }}"),
+    "the chat template fails": make_writer("chat_template.jinja", "{{ ''.__class__.__mro__ }}"),
     "fails (Range too big":
-        write_text("chat_template.jinja", "{% for i in range(10**10) %}x{% endfor %}"),
+        make_writer("chat_template.jinja", "{% for i in range(10**10) %}x{% endfor %}"),
 }
 
 
 @pytest.fixture(scope="module")
 def intact_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "llama"
-    write_folder(folder, LLAMA)
+    write_model_folder(folder, LLAMA)
     return folder
 
 
@@ -128,7 +128,7 @@ def test_intact_folder_generates(folder, capsys):
 
 
 def test_lone_surrogate_in_template_is_replaced(folder, capsys):
-    write_text("tokenizer_config.json", '{"chat_template": "\\ud800"}')(folder)
+    make_writer("tokenizer_config.json", '{"chat_template": "\\ud800"}')(folder)
     assert commands.generate([str(folder), "hello", "--tokens", "2", "--chat"]) == 0
     assert "2 tokens" in capsys.readouterr().err
 
@@ -145,7 +145,7 @@ def test_terminal_gets_no_control_characters(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("mentioned", BAD)
-def test_a_damaged_or_unsupported_folder_is_one_line(folder, capsys, mentioned):
+def test_a_damaged_or_unsupported_folder_gives_one_error_line(folder, capsys, mentioned):
     BAD[mentioned](folder)
     assert_refused(folder, mentioned, capsys, *(["--chat"] if "fails" in mentioned else []))
 
@@ -159,13 +159,13 @@ def test_a_damaged_or_unsupported_folder_is_one_line(folder, capsys, mentioned):
     ({"n_head": 3}, "num_heads = 3 does not divide d_model = 16"),
 ])
 def test_unsupported_gpt2_is_refused(tmp_path, capsys, change, mentioned):
-    write_folder(tmp_path / "a", model_folders.GPT2)
+    write_model_folder(tmp_path / "a", model_folders.GPT2)
     change_settings(tmp_path / "a", **change)
     assert_refused(tmp_path / "a", mentioned, capsys)
 
 
 def test_unused_sliding_window_is_allowed(tmp_path, capsys):
-    write_folder(tmp_path / "a", model_folders.KINDS["qwen2"])
+    write_model_folder(tmp_path / "a", model_folders.KINDS["qwen2"])
     assert commands.generate([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
     change_settings(tmp_path / "a", use_sliding_window=True)
     capsys.readouterr()
@@ -203,7 +203,7 @@ def test_missing_package_message_says_what_to_install(folder, capsys, monkeypatc
     assert_refused(path, f"install it with 'pip install {name}'", capsys, "--chat")
 
 
-def replace_bytes(find, replace):
+def make_bytes_replacer(find, replace):
     def damage(path):
         content = path.read_bytes()
         assert find in content
@@ -211,45 +211,46 @@ def replace_bytes(find, replace):
     return damage
 
 
-def gguf_text(name):
+def gguf_bytes(name):
     """The name as GGUF writes it: its length first."""
     return len(name).to_bytes(8, "little") + name
 
 
-def replace_header_bytes(start, replace):
+def make_header_replacer(start, replace):
     """Replace the bytes of the header from `start`."""
     return lambda path: path.write_bytes(
         path.read_bytes()[:start] + replace + path.read_bytes()[start + len(replace):])
 
 
-NORM, LONG = gguf_text(b"output_norm.weight"), (2**60).to_bytes(8, "little")
+NORM, LONG = gguf_bytes(b"output_norm.weight"), (2**60).to_bytes(8, "little")
 BAD_GGUF = {
-    "does not begin with GGUF": replace_header_bytes(0, b"GGML"),
-    "version 1 of GGUF; supported: 2, 3": replace_header_bytes(4, b"\1"),
+    "does not begin with GGUF": make_header_replacer(0, b"GGML"),
+    "version 1 of GGUF; supported: 2, 3": make_header_replacer(4, b"\1"),
     "cut short": lambda path: os.truncate(path, path.stat().st_size - 100_000),
-    "arrays, more than": replace_header_bytes(8, LONG),
-    "settings, more than": replace_header_bytes(16, LONG),
+    "arrays, more than": make_header_replacer(8, LONG),
+    "settings, more than": make_header_replacer(16, LONG),
     "4,194,304 items in a list": lambda path: path.write_bytes(
-        path.read_bytes()[:16] + (1).to_bytes(8, "little") + gguf_text(b"x") + struct.pack(
+        path.read_bytes()[:16] + (1).to_bytes(8, "little") + gguf_bytes(b"x") + struct.pack(
             "<IIQ", 9, 0, 2**22) + bytes(2**22)),
-    "longer than the file": replace_bytes(gguf_text(b"general.architecture"),
-                                          LONG + b"general.architecture"),
-    "unknown type 99": replace_bytes(b"llama.context_length\4", b"llama.context_length\x63"),
+    "longer than the file": make_bytes_replacer(gguf_bytes(b"general.architecture"),
+                                                LONG + b"general.architecture"),
+    "unknown type 99": make_bytes_replacer(b"llama.context_length\4", b"llama.context_length\x63"),
     "llama.residual_scale is '64'; supported: 1.0":
-        replace_bytes(b"llama.context_length", b"llama.residual_scale"),
-    "architecture is 'llamo'": replace_bytes(gguf_text(b"llama"), gguf_text(b"llamo")),
-    "'gpt2' with pre-tokenizer 'gpt-9'": replace_bytes(gguf_text(b"gpt-2"), gguf_text(b"gpt-9")),
-    "is not in the files": replace_bytes(gguf_text(b"blk.0.ffn_up.weight"),
-                                         gguf_text(b"blk.0.ffn_op.weight")),
-    "layer_norm_rms_epsilon is missing": replace_bytes(b"rms_epsilon", b"rms_epsilom"),
-    "99 axes": replace_bytes(NORM + b"\1\0\0\0", NORM + b"\x63\0\0\0"),
-    "255": replace_bytes(NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + bytes(4),
-                         NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + b"\xff\0\0\0"),
+        make_bytes_replacer(b"llama.context_length", b"llama.residual_scale"),
+    "architecture is 'llamo'": make_bytes_replacer(gguf_bytes(b"llama"), gguf_bytes(b"llamo")),
+    "'gpt2' with pre-tokenizer 'gpt-9'":
+        make_bytes_replacer(gguf_bytes(b"gpt-2"), gguf_bytes(b"gpt-9")),
+    "is not in the files":
+        make_bytes_replacer(gguf_bytes(b"blk.0.ffn_up.weight"), gguf_bytes(b"blk.0.ffn_op.weight")),
+    "layer_norm_rms_epsilon is missing": make_bytes_replacer(b"rms_epsilon", b"rms_epsilom"),
+    "99 axes": make_bytes_replacer(NORM + b"\1\0\0\0", NORM + b"\x63\0\0\0"),
+    "255": make_bytes_replacer(NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + bytes(4),
+                               NORM + b"\1\0\0\0" + (32).to_bytes(8, "little") + b"\xff\0\0\0"),
 }
 
 
 @pytest.mark.parametrize("mentioned", BAD_GGUF)
-def test_a_damaged_gguf_file_is_one_line(gguf_file, capsys, mentioned):
+def test_a_damaged_gguf_file_gives_one_error_line(gguf_file, capsys, mentioned):
     BAD_GGUF[mentioned](gguf_file)
     assert_refused(gguf_file, mentioned, capsys)
 
@@ -257,7 +258,7 @@ def test_a_damaged_gguf_file_is_one_line(gguf_file, capsys, mentioned):
 def test_missing_folder_is_refused(tmp_path, capsys):
     assert_refused(tmp_path / "nowhere", "there is no such folder or file", capsys)
     assert_refused(tmp_path / "nowhere.gguf", "there is no such folder or file", capsys)
-    write_folder(tmp_path / "a", LLAMA)
+    write_model_folder(tmp_path / "a", LLAMA)
     (tmp_path / "a" / WEIGHTS).unlink()
     os.mkfifo(tmp_path / "a" / WEIGHTS)                     # opening it waits for ever
     assert_refused(tmp_path / "a", WEIGHTS, capsys)

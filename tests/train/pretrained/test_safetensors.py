@@ -16,7 +16,7 @@ ARRAYS = {
 }
 
 
-def write_file(path, header, data=b""):
+def write_safetensors_file(path, header, data=b""):
     """A file with this header (text or a value) and data; the header's length may be claimed."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
@@ -55,7 +55,8 @@ def test_bfloat16_is_half_of_a_float32(tmp_path):
     header = {"w": {"dtype": "BF16", "shape": [len(values)], "data_offsets": [0, halves.nbytes]},
               "empty": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}}
     for padding in (b"", b" "):                     # with one of them, w is not aligned
-        path = write_file(tmp_path / "b", json.dumps(header).encode() + padding, halves.tobytes())
+        text = json.dumps(header).encode() + padding
+        path = write_safetensors_file(tmp_path / "b", text, halves.tobytes())
         for name, codes in ("w", halves), ("empty", halves[:0]):
             np.testing.assert_array_equal(SafetensorsFile(path).map_array(name), codes, strict=True)
     found = SafetensorsFile(path).read("w")
@@ -83,8 +84,8 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     ({"w": ONE}, "4 bytes at the end of the file belong to no array"),
     ({}, "8 bytes at the end of the file"),
 ])
-def test_damaged_header_is_one_line_and_little_memory(tmp_path, header, mentioned):
-    path = write_file(tmp_path / "x", header, bytes(8))
+def test_damaged_header_gives_one_error_line_and_little_memory(tmp_path, header, mentioned):
+    path = write_safetensors_file(tmp_path / "x", header, bytes(8))
     assert_refused(path, mentioned)
 
 

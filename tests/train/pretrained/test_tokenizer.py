@@ -12,7 +12,7 @@ from npdl.train.pretrained import read_tokenizer
 from npdl.train.pretrained.config import Architecture
 from npdl.train.pretrained.tokenizer import LLAMA3, Tokenizer, make_byte_level_bpe
 from tests.tools import slow
-from tests.train.pretrained.model_folders import GPT2, LLAMA, TEMPLATE, small_tokenizer
+from tests.train.pretrained.model_folders import GPT2, LLAMA, TEMPLATE, make_small_tokenizer
 
 pytest.importorskip("tokenizers", reason="the library that reads the tables")
 ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 60,
@@ -54,7 +54,7 @@ def test_gpt2_end_token_is_not_decoded(gpt2_folder):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return Tokenizer(small_tokenizer())
+    return Tokenizer(make_small_tokenizer())
 
 
 @pytest.mark.parametrize("text", slow.mark_except(ODD[3:8:4], ODD))
@@ -76,7 +76,7 @@ def test_invalid_command_line_bytes_are_replaced(tokenizer):
 
 @pytest.mark.slow
 def test_folder_settings_are_used(tmp_path):
-    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    make_small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     architecture = Architecture(GPT2 | {"eos_token_id": [7, 8]}, "config.json")
 
     def read_with_settings(**settings):
@@ -107,7 +107,7 @@ def test_folder_settings_are_used(tmp_path):
     ("{{ messages | tojson(separators=(',', ':'), sort_keys=true) }}",
      '[{"content":"hi","role":"user"}]')])
 def test_chat_templates_render_as_in_transformers(tmp_path, template, wanted):
-    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    make_small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     (tmp_path / "special_tokens_map.json").write_text('{"pad_token": {"content": "<pad>"}}')
     tokenizer = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
@@ -115,8 +115,8 @@ def test_chat_templates_render_as_in_transformers(tmp_path, template, wanted):
 
 
 def test_added_tokens_are_encoded(tmp_path):
-    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    size = small_tokenizer().get_vocab_size()
+    make_small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    size = make_small_tokenizer().get_vocab_size()
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<|ask|>": size}))
     about = {str(size + 1): {"content": "<|say|>", "special": True}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(
@@ -134,7 +134,7 @@ def test_vocabulary_and_merges_of_another_model_than_gpt2_are_refused(gpt2_folde
 
 
 def test_unused_settings_are_ignored(tmp_path):
-    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    make_small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(
         '{"model_max_length": 1000000000000000019884624838656, "eos_token": "<|endoftext|>"}')
     (tmp_path / "generation_config.json").write_text(
@@ -143,13 +143,13 @@ def test_unused_settings_are_ignored(tmp_path):
 
 
 def test_saved_tokenizer_encodes_the_same(tmp_path):
-    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    make_small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     before = json.loads((tmp_path / "tokenizer.json").read_text())
     read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None).save(tmp_path)
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == before
 
 
 def test_llama3_splits_numbers_after_three_digits():
-    tokenizer = make_byte_level_bpe(small_tokenizer().model, LLAMA3)
+    tokenizer = make_byte_level_bpe(make_small_tokenizer().model, LLAMA3)
     cut = tokenizer.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
     assert [piece for piece, _ in cut] == ["It", "'s", "Ġ", "123", "45", "ĊĊ", "Ġ", "Ġx", "?!"]

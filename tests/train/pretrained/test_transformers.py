@@ -132,7 +132,7 @@ def test_logits_and_gradients_equal_transformers(name, dtype, tmp_path):
     assert seen == params.keys()
 
 
-def generate(theirs, prompt, tokens, **options):
+def generate_with_transformers(theirs, prompt, tokens, **options):
     """Return transformers' continuation of prompts."""
     prompt = torch.tensor(prompt)
     with torch.no_grad():
@@ -146,7 +146,8 @@ def generate(theirs, prompt, tokens, **options):
 def test_generated_tokens_equal_transformers(name, penalty, tmp_path):
     theirs, ours = load_model_pair(name, tmp_path, "float32")
     for prompt in ([[1, 2, 3]], [[5]], [[4, 4, 8, 1], [9, 60, 96, 2]]):
-        wanted = generate(theirs, prompt, 24, eos_token_id=None, repetition_penalty=penalty)
+        wanted = generate_with_transformers(theirs, prompt, 24, eos_token_id=None,
+                                            repetition_penalty=penalty)
         scorer = make_scorer(ours.model, prompt)
         found = greedy(scorer if penalty == 1 else PenalisedRepetition(scorer, penalty), 24)
         assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
@@ -159,7 +160,7 @@ def test_beam_search_equals_transformers(width, length_power, tmp_path):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         prompt, end = rng.integers(0, V, 3), tuple(map(int, rng.permutation(V)[:5]))
-        wanted = generate(theirs, prompt[None], 8, num_beams=width, eos_token_id=list(end),
-                          length_penalty=length_power)
+        wanted = generate_with_transformers(theirs, prompt[None], 8, num_beams=width,
+                                            eos_token_id=list(end), length_penalty=length_power)
         found = full_beam_search(make_scorer(ours.model, prompt), width, 8, end, length_power)
         assert list(found.best.tokens) == wanted[0, 3:].tolist(), (seed, found.finished)
