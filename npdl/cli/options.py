@@ -96,13 +96,13 @@ def _has_type(value, annotation):
     return type(value) is annotation
 
 
-def add_setting_options(parser, command, groups, defaults, left_out=(), shown=None):
+def add_setting_options(parser, command, groups, defaults, left_out=(), default_text=None):
     """Add options for the settings of `defaults`, an instance of a settings class, to a parser.
 
-    command   the name of the command to which the parser belongs
-    groups    the groups of `setting` whose options are added
-    left_out  names of settings for which this command has no option
-    shown     a text that the help shows as the default, instead of the value in `defaults`
+    command       the name of the command to which the parser belongs
+    groups        the groups of `setting` whose options are added
+    left_out      names of settings for which this command has no option
+    default_text  a text that the help shows as the default, instead of the value in `defaults`
     """
     kinds = types_of(type(defaults))
     for group in groups:
@@ -111,7 +111,7 @@ def add_setting_options(parser, command, groups, defaults, left_out=(), shown=No
             metadata = field.metadata
             if (metadata["group"] == group and metadata["only"] in (None, command)
                     and field.name not in left_out):
-                default = _format_default(getattr(defaults, field.name)) if shown is None else shown
+                default = default_text or _format_default(getattr(defaults, field.name))
                 _add_option(added, field, kinds[field.name], default).rare = metadata["rare"]
 
 

@@ -44,7 +44,7 @@ class GroupSource:
         self._lines, self._before, self._moving, self._after = [], [], [], []
         self._loop = None                   # the open loop along the row
         self._scalars = {}                  # {Operand: C variable}, if a row shares one entry
-        self._merge_row_axes()
+        self._choose_row_loops()
         for k, row_op in enumerate(self.row_ops):
             getattr(self, f"_write_{row_op.form}")(k, row_op)
         self._close_loop()
@@ -55,7 +55,7 @@ class GroupSource:
     def _reshape_row_ops(self, row_ops):
         return flatten_to_one_row(row_ops)
 
-    def _merge_row_axes(self):
+    def _choose_row_loops(self):
         """Merge nested loops over rows into one, if each array then has a constant stride."""
         operands = [x for row_op in self.row_ops for x in row_op.operands if not self._is_local(x)]
         self.sizes, leads = merge_axes(self.row_ops[0].sizes, [x.lead for x in operands])

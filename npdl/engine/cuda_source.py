@@ -101,8 +101,8 @@ class GroupKernel(GroupSource, Kernel):
             return row_ops
         return list(map(make_one_entry_rows, flat))
 
-    def _merge_row_axes(self):
-        super()._merge_row_axes()
+    def _choose_row_loops(self):
+        super()._choose_row_loops()
         self.row_count = self.row_ops[0].row_count
         width = max(row_op.width for row_op in self.row_ops)
         self.has_blocks = width > SHORT

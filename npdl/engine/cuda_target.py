@@ -21,7 +21,7 @@ from npdl.engine.cuda_source import HEAD, REDUCTIONS, Kernel, can_run_on_gpu, ma
 from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.schedule import schedule
+from npdl.engine.schedule import group_operations
 from npdl.engine.simplify import split_off_movable
 from npdl.errors import BackendError
 
@@ -126,7 +126,7 @@ class CudaCalls:
     def __init__(self, operations, results, target):
         host, device = split_host_and_device(operations)
         staged, changing = prepare_uploads(host, device, results)
-        groups = schedule(device, results)
+        groups = group_operations(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in make_kernels(group, f"g{i}")]
         self.target, self.memory = target, DeviceMemory(Arena(groups, results), staged)

@@ -13,7 +13,7 @@ import numpy as np
 from npdl.engine.arena import Arena, allocate_aligned, assign_offsets
 from npdl.engine.operation import View
 from npdl.engine.rows import REDUCTIONS, Operand
-from npdl.engine.schedule import row_pitch, schedule
+from npdl.engine.schedule import group_operations, row_pitch
 
 BLOCK = 32768           # entries of one array in a block
 
@@ -47,7 +47,7 @@ class NumPyCalls(Calls):
     """The NumPy calls that replay a recording. Groups are computed in blocks of rows."""
 
     def __init__(self, operations, results):
-        groups = schedule(operations, results)
+        groups = group_operations(operations, results)
         for group in groups:
             if choose_block_length(group) is None:
                 group.local = set()

@@ -97,19 +97,19 @@ class View(NamedTuple):
         """Return a contiguous view of the same memory, with the shape `shape`."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
-    def as_array(self, address, owner):
-        """Return the view's NumPy array. Its buffer begins at `address`, in memory of `owner`."""
-        return np.asarray(_Memory(self, address, owner))
+    def as_array(self, buffer_address, owner):
+        """Return the view's NumPy array. Its buffer is in memory of `owner`."""
+        return np.asarray(_Memory(self, buffer_address, owner))
 
 
 class _Memory:
     """The memory that a View describes. np.asarray makes an array of it and keeps `owner` alive."""
 
-    def __init__(self, view, address, owner):
+    def __init__(self, view, buffer_address, owner):
         self.owner = owner
         self.__array_interface__ = {
             "version": 3, "typestr": view.dtype.str, "shape": view.shape, "strides": view.strides,
-            "data": (address + view.offset, False)}
+            "data": (buffer_address + view.offset, False)}
 
 
 class Number(Recorded):

@@ -74,7 +74,7 @@ def make_prefix_rows(ids, targets, counted):
     node = np.empty((B, S), np.int64)
     node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
     # A sequence through each row
-    first = np.concatenate([pad_by_repeating(order[differs[:, t]]) for t in range(S)])
+    first = np.concatenate([pad_to_rounded_length(order[differs[:, t]]) for t in range(S)])
     positions = np.repeat(np.arange(S), sizes)
     visible = np.arange(S) <= positions[:, None]
     ancestors = np.where(visible, node[first], np.arange(len(first))[:, None])
@@ -89,9 +89,9 @@ def make_prefix_rows(ids, targets, counted):
     entries = np.where(counted, np.searchsorted(needed, read), 0)
     words, words_of_rows = np.unique(np.stack([ids[first, positions], positions]), axis=1,
                                      return_inverse=True)
-    tokens, positions = (pad_by_repeating(array) for array in words)
+    tokens, positions = (pad_to_rounded_length(array) for array in words)
     rows = Rows(tokens, positions, words_of_rows.reshape(-1), ancestors, visible[:, None, None],
-                spans, parents, pad_by_repeating(needed))
+                spans, parents, pad_to_rounded_length(needed))
     return rows, entries, np.take_along_axis(targets, places, 1), counted
 
 
@@ -101,7 +101,7 @@ def round_up_length(count):
     return -(-int(count) // unit) * unit
 
 
-def pad_by_repeating(array):
+def pad_to_rounded_length(array):
     """Repeat an array from its start until its length is round_up_length(len(array))."""
     return np.resize(array, round_up_length(len(array)))
 

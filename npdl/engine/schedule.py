@@ -81,7 +81,7 @@ class Group:
         return True
 
 
-def schedule(operations, results):
+def group_operations(operations, results):
     """Return the groups of a recording, in the order of their execution.
 
     `results` are Views that are read after the last group.

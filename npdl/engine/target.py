@@ -1,6 +1,6 @@
 """Choose the target of a recording, the code that a replay runs: C, NumPy or CUDA.
 
-The target "c" has a C function for most groups of operations (`schedule`). NumPy computes the
+The target "c" has a C function for most groups of operations (schedule.py). NumPy computes the
 other groups. The C source is compiled once and cached (`c_build`). A replay calls the functions
 through ctypes, which releases the interpreter's lock.
 """
@@ -14,7 +14,7 @@ from npdl.engine.arena import allocate_aligned
 from npdl.engine.c_module import generate_c_module
 from npdl.engine.cuda_target import CudaTarget
 from npdl.engine.numpy_target import Calls, NumPyCalls
-from npdl.engine.schedule import schedule
+from npdl.engine.schedule import group_operations
 from npdl.errors import InputError, require_choice
 
 TARGETS = ("auto", "c", "numpy")
@@ -24,7 +24,7 @@ class CCalls(Calls):
     """The calls that replay a recording: a C function for each group that can be written in C."""
 
     def __init__(self, operations, results):
-        groups = schedule(operations, results)
+        groups = group_operations(operations, results)
         text, sources = generate_c_module(groups)
         library = c_build.compile_and_load(text)
         self._functions = {group: (getattr(library, f"g{i}"), source)

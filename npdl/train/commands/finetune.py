@@ -49,9 +49,9 @@ def add_arguments(p):
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned real model to --out, with its adapters merged into its matrices")
     defaults = Config(**DEFAULTS, threads=THREADS)
-    for group, table, shown in ((ARITHMETIC, defaults, "the run's"),
-                                (TEXT, TextConfig(), "none; needed for texts and real models")):
-        add_setting_options(p, "finetune", (group,), table, shown=shown,
+    for group, table, default_text in ((ARITHMETIC, defaults, "the run's"),
+                                       (TEXT, TextConfig(), "none; needed for texts and real models")):
+        add_setting_options(p, "finetune", (group,), table, default_text=default_text,
                             left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
     real.add_argument("--window", type=parse_positive, metavar="S", help="tokens in a window of "
@@ -101,28 +101,28 @@ def run(options):
     return runs.train(config, out, resume, base=base, **train_options)
 
 
-def make_finetune_config(run, adapters, overrides, folder="the run"):
+def make_finetune_config(run, adapters, overrides, run_name="the run"):
     """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
 
-    Settings that are not in `overrides` come from the run (INHERITED) or from DEFAULTS. `folder`
-    names the run in messages. Raises InputError if the run has adapters already, if its vocabulary
+    Settings that are not in `overrides` come from the run (INHERITED) or from DEFAULTS. `run_name`
+    is used in messages. Raises InputError if the run has adapters already, if its vocabulary
     lacks numbers that the task needs, and for settings that the run's kind of task doesn't have.
     """
     base = run.config
     if base.translates:
-        raise InputError(f"{folder} is a run of an encoder-decoder, which can't be fine-tuned; "
+        raise InputError(f"{run_name} is a run of an encoder-decoder, which can't be fine-tuned; "
                          "give a run of a GPT or an LSTM")
     if base.pretrained is not None:
-        raise InputError(f"{folder} is a run of a real model; write the model into a folder "
+        raise InputError(f"{run_name} is a run of a real model; write the model into a folder "
                          "(--merge) and fine-tune that folder")
     if base.adapters is not None:
-        raise InputError(f"{folder} has adapters already; fine-tune the original run, which has "
+        raise InputError(f"{run_name} has adapters already; fine-tune the original run, which has "
                          "none")
     settings = {name: getattr(base, name) for name in INHERITED if hasattr(base, name)}
     if base.text is None:
         if "text" in overrides:
-            raise InputError(f"--text: {folder} learned arithmetic, so it can't be fine-tuned on a "
-                             "text; give a run of a text, or a real model")
+            raise InputError(f"--text: {run_name} learned arithmetic, so it can't be fine-tuned on "
+                             "a text; give a run of a text, or a real model")
         settings |= {"numbers": run.task.vocabulary.size - 5}
         settings |= {} if "p" in overrides else {"q": base.q}
     elif "text" not in overrides:

@@ -62,12 +62,12 @@ def split_options(options):
     return overrides, overrides.pop("out"), train_options
 
 
-def add_process_options(parser, folder):
-    """Add the options that are not saved with a run. `folder` describes the default of --out."""
+def add_process_options(parser, default_out):
+    """Add the options that are not saved with a run. The help shows `default_out` for --out."""
     add_help_all(parser)
     group = parser.add_argument_group("this process")
     group.add_argument("--out", type=checked_path_text, default=None, metavar="DIR",
-                       help=f"the run's folder (default: {folder})")
+                       help=f"the run's folder (default: {default_out})")
     group.add_argument("--resume", action="store_true", default=False,
                        help="continue the run in --out, from its last checkpoint")
     group.add_argument("--for-steps", type=parse_positive, default=None, metavar="N",
