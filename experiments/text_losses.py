@@ -41,9 +41,9 @@ def compute_run_losses(run, folder="the run"):
     """
     if run.config.text is None:
         raise InputError(f"{folder} was not trained on a text; name a run that was")
-    if "validation" not in run.task.parts:
+    if "validation" not in run.task.split_ids:
         raise InputError(f"{folder} has no validation part (--r-train 1); name a run that has")
-    inputs, targets = make_windows(run.task.parts["validation"], run.config.block)
+    inputs, targets = make_windows(run.task.split_ids["validation"], run.config.block)
     batch = Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=ROWS)
     losses = PlainEngine(run.model, None).measure_sequences(batch)[0]   # by npdl's layers
     if not np.isfinite(losses).all():

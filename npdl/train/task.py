@@ -127,8 +127,8 @@ class DatesTask(Task):
     def batch(self, step):
         return self._draw_batch("train", self.config.batch, self.config.seed, step, BATCHES)
 
-    def _draw_batch(self, part, count, *key):
-        source, real, target = self.data.encode_pairs(*self.data.draw_pairs(part, count, *key))
+    def _draw_batch(self, split, count, *key):
+        source, real, target = self.data.encode_pairs(*self.data.draw_pairs(split, count, *key))
         # All batches have one shape, so that one recording serves them.
         source = np.pad(source, ((0, 0), (0, LONGEST - source.shape[1])))
         if self.config.model == "seq2seq":
@@ -158,7 +158,7 @@ class TextTask(Task):
         self.max_len = config.block
 
     @cached_property
-    def parts(self):
+    def split_ids(self):
         """Return {"train": ids, "validation": ids}. Raise InputError if the text has changed."""
         config = self.config
         try:
@@ -172,11 +172,11 @@ class TextTask(Task):
         return split_text(self.vocabulary.encode(text), config.r_train, config.block, self.units)
 
     def load_data(self):
-        self.parts  # noqa: B018  (reads the text, or raises)
+        self.split_ids  # noqa: B018  (reads the text, or raises)
 
     def batch(self, step):
         config = self.config
-        return self._make_batch(*draw_windows(self.parts["train"], config.block, config.batch,
+        return self._make_batch(*draw_windows(self.split_ids["train"], config.block, config.batch,
                                               config.seed, step, BATCHES))
 
     def _make_batch(self, inputs, targets):
@@ -190,7 +190,7 @@ class TextTask(Task):
         count = config.eval_batches * config.batch
         return {name: self._make_batch(*draw_windows(ids, config.block, count, config.seed, place,
                                                        EVALUATION))
-                for place, (name, ids) in enumerate(self.parts.items())}
+                for place, (name, ids) in enumerate(self.split_ids.items())}
 
     def accuracy(self, correct_counts, loss_mask):
         """Return the fraction of positions at which the correct token is the most probable one."""
@@ -274,7 +274,7 @@ def make_model(config, task, base=None):
         model = load(config.pretrained, config.dtype, **quantized).model
         model.set_trainable(adapters is None)
     else:
-        model = new_model(config, task, rng)
+        model = draw_new_model(config, task, rng)
         if base is not None:
             model.load_state_dict(base)
         if quantized:
@@ -284,7 +284,7 @@ def make_model(config, task, base=None):
     return model
 
 
-def new_model(config, task, rng):
+def draw_new_model(config, task, rng):
     """Return a new model, whose parameters are drawn from the generator `rng`."""
     if isinstance(config.model, UserFunction):
         return config.model(config, task)

@@ -23,7 +23,7 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
                "--eval-batches", "2", "--engine", "plain", "--quiet", "--out", out]
     assert train_gpt(options) == 0
     run = load_run(out)
-    part = run.task.parts["validation"]
+    part = run.task.split_ids["validation"]
     wanted = []
     for start in range(0, len(part) - 8, 4):
         ids = part[start : start + 9][None]

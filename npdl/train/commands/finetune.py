@@ -49,8 +49,9 @@ def add_arguments(p):
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned real model to --out, with its adapters merged into its matrices")
     defaults = Config(**DEFAULTS, threads=THREADS)
-    for group, table, default_text in ((ARITHMETIC, defaults, "the run's"),
-                                       (TEXT, TextConfig(), "none; needed for texts and real models")):
+    for group, table, default_text in (
+            (ARITHMETIC, defaults, "the run's"),
+            (TEXT, TextConfig(), "none; needed for texts and real models")):
         add_setting_options(p, "finetune", (group,), table, default_text=default_text,
                             left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
