@@ -41,7 +41,7 @@ def train(config, **process):
     process  folder=, resume=, quiet= and for_steps=: what this process does with the run (Run)
     """
     # Data: equations, or windows of a text. A batch has inputs and targets, integers (B, S), and
-    # the loss mask `counted` (B, S), True where the loss counts a target. A batch depends only on
+    # the loss mask `loss_mask` (B, S), True where the loss counts a target. A batch depends only on
     # the seed and the step.
     data = make_task(config)
     data.load_data()                                    # reads the text, if there is one
@@ -62,8 +62,8 @@ def train(config, **process):
         model.zero_grad()
         logits, cache = model.forward(batch.inputs, rng=dropout_rng)    # logits (B, S, V)
         targets = to_device(batch.targets)              # onto the device of --backend
-        counted = to_device(batch.loss_mask)
-        loss, loss_cache = loss_layer.forward(logits, targets, counted)
+        loss_mask = to_device(batch.loss_mask)
+        loss, loss_cache = loss_layer.forward(logits, targets, loss_mask)
         dlogits = loss_layer.backward(1.0, loss_cache)
         model.backward(dlogits, cache)                  # adds to every param.grad
         if max_norm is not None:
