@@ -1,7 +1,7 @@
 """The engine, which records a training step of npdl's layers once and then replays it.
 
     step = compile_step(model, SequenceLoss(), AdamW(model))
-    loss = step(inputs, targets, counted)
+    loss = step(inputs, targets, loss_mask)
 
 `recording` makes a list of the operations of a step, the *recording*. `simplify` and `schedule`
 arrange the operations, and `arena` plans their memory. A *target* (`target`) translates the

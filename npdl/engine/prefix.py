@@ -56,10 +56,10 @@ class Rows(NamedTuple):
     needed: Any
 
 
-def make_prefix_rows(ids, targets, counted):
-    """Find the distinct prefixes of a batch (B, S): return (Rows, entries, targets, counted).
+def make_prefix_rows(ids, targets, loss_mask):
+    """Find the distinct prefixes of a batch (B, S): return (Rows, entries, targets, loss_mask).
 
-    The last three results are (B, C). C is the largest number of counted positions in a sequence,
+    The last three results are (B, C). C is the largest number of unmasked targets in a sequence,
     but at least 1. entries[b, c] is the index in `Rows.needed` of the row that predicts
     targets[b, c]. Unused rows are added to round up the number of rows of each length
     (`round_up_length`).
@@ -82,17 +82,17 @@ def make_prefix_rows(ids, targets, counted):
     parents = tuple(node[first[start:stop], t] - spans[t][0]
                     for t, (start, stop) in enumerate(spans[1:]))
 
-    places = np.argsort(~counted, axis=1, kind="stable")[:, :max(1, counted.sum(1).max())]
-    counted = np.take_along_axis(counted, places, 1)
+    places = np.argsort(~loss_mask, axis=1, kind="stable")[:, :max(1, loss_mask.sum(1).max())]
+    loss_mask = np.take_along_axis(loss_mask, places, 1)
     read = np.take_along_axis(node, places, 1)
-    needed = np.unique(read[counted]) if counted.any() else read[:1, 0]
-    entries = np.where(counted, np.searchsorted(needed, read), 0)
+    needed = np.unique(read[loss_mask]) if loss_mask.any() else read[:1, 0]
+    entries = np.where(loss_mask, np.searchsorted(needed, read), 0)
     words, words_of_rows = np.unique(np.stack([ids[first, positions], positions]), axis=1,
                                      return_inverse=True)
     tokens, positions = (pad_to_rounded_length(array) for array in words)
     rows = Rows(tokens, positions, words_of_rows.reshape(-1), ancestors, visible[:, None, None],
                 spans, parents, pad_to_rounded_length(needed))
-    return rows, entries, np.take_along_axis(targets, places, 1), counted
+    return rows, entries, np.take_along_axis(targets, places, 1), loss_mask
 
 
 def round_up_length(count):
@@ -270,13 +270,13 @@ class PrefixRowsCache:
     def get_prefix_rows(self, model, inputs, targets, options=()):
         """Return `make_prefix_rows` of a batch: the stored result if the batch is the same.
 
-        `inputs` is (ids,), and `targets` is (targets, counted). Raises InputError if `options` has
-        an item.
+        `inputs` is (ids,), and `targets` is (targets, loss_mask). Raises InputError if `options`
+        has an item.
         """
         if options:
             raise InputError(f"share_prefixes: the step takes no {', '.join(options)}; leave "
                              "out this option, or give share_prefixes=False")
-        batch = *inputs, *targets                               # ids, targets, counted
+        batch = *inputs, *targets                               # ids, targets, loss_mask
         if len(self._batch) != 3 or not all(map(np.array_equal, batch, self._batch)):
             checked_tokens(batch[0], type(model).__name__, getattr(model, "max_len", None),
                            model.embedding.W.shape[0])

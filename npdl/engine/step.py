@@ -1,8 +1,8 @@
 """compile_step: a training step that is recorded once and then replayed.
 
     step = compile_step(model, SequenceLoss(), AdamW(model))
-    for inputs, targets, counted in batches:
-        loss = step(inputs, targets, counted)
+    for inputs, targets, loss_mask in batches:
+        loss = step(inputs, targets, loss_mask)
 
 The first call runs the layers and records them. Later calls replay the recording. If a shape or a
 setting changes, the step is recorded again. If a step can't be recorded, the layers run in every
@@ -38,8 +38,8 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     threads   the number of threads that share a batch (npdl.engine.threads)
     share_prefixes  True: if several sequences begin with the same tokens (a prefix), the prefix is
               computed once (npdl.engine.prefix). The model must be a GPT, GPT2 or LSTMLM without
-              dropout. The arguments of the step are then (ids, targets, counted, lr=None), where
-              `counted` is True for the targets that the loss reads.
+              dropout. The arguments of the step are then (ids, targets, loss_mask, lr=None), where
+              `loss_mask` is True for the targets that the loss reads.
 
     The arguments of the step:
 

@@ -23,12 +23,12 @@ def set_shard_gradients(model, loss, weight, inputs, targets, options):
     return add_gradients(model, loss, inputs, targets, options, weight) * weight
 
 
-def set_prefix_gradients(model, loss, weight, rows, entries, targets, counted):
+def set_prefix_gradients(model, loss, weight, rows, entries, targets, loss_mask):
     """Do the same as `set_shard_gradients`, on the distinct prefixes of make_prefix_rows."""
     model.zero_grad()
     on_rows = make_prefix_model(model)
     logits, cache = on_rows.forward(rows)                       # logits (M, V)
-    value, c_loss = loss.forward(logits[entries], targets, counted)
+    value, c_loss = loss.forward(logits[entries], targets, loss_mask)
     dlogits = loss.backward(weight, c_loss)                     # dlogits (B, C, V)
     on_rows.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
     return value * weight
