@@ -36,16 +36,16 @@ class Question:
     def __init__(self, number, title, work, picture=None):
         self.number, self.title, self.work, self.picture = number, title, work, picture
 
-    def say(self, text, *code_blocks, head=""):
-        """Add the paragraph head + text, and below it code blocks: formulas, numbers, tables."""
-        lines = [textwrap.indent(textwrap.dedent(block), " " * (4 + len(head)))
+    def say(self, text, *code_blocks, prefix=""):
+        """Add the paragraph prefix + text, and below it code blocks: formulas, numbers, tables."""
+        lines = [textwrap.indent(textwrap.dedent(block), " " * (4 + len(prefix)))
                  for block in code_blocks]
-        self.text += map(set_minus_signs, [head + text, *["\n".join(lines)] * bool(code_blocks)])
+        self.text += map(set_minus_signs, [prefix + text, *["\n".join(lines)] * bool(code_blocks)])
 
     def step(self, text, *code_blocks):
         """Add a paragraph as a numbered step."""
         self.steps += 1
-        self.say(text, *code_blocks, head=f"{self.steps}. ")
+        self.say(text, *code_blocks, prefix=f"{self.steps}. ")
 
     def answer(self, text):
         """Add the paragraph with the answer."""

@@ -57,7 +57,7 @@ def require_dtype(dtype):
 
 
 def require_number(name, value, is_allowed, requirement):
-    """Raise InputError unless `value` is a real number (not a bool) and allowed(value) is true.
+    """Raise InputError unless `value` is a real number (not a bool) and is_allowed(value) is true.
 
     `requirement` ends the message, and describes the allowed values.
     """

@@ -9,7 +9,7 @@ from docs.book.markup import html_block, make_folded_block
 from npdl.backend import make_rng
 from npdl.errors import InputError
 from npdl.study.check.gradcheck import gradcheck
-from npdl.study.check.samples import make_sample_builders, sample
+from npdl.study.check.samples import make_example_call, make_sample_builders
 from npdl.study.check.target import find_npdl_class
 from npdl.study.step.show_html import format_page
 from npdl.study.step.step import PHASES, step
@@ -34,7 +34,7 @@ def make_check_table(names):
         for seed, build in enumerate(examples.values()):
             layer, inputs, options = build(make_rng(seed))
             verdict = gradcheck(layer, *inputs, entries=20, **options)
-            if verdict.wrong:
+            if verdict.wrong_rows:
                 raise InputError(str(verdict))
             found += verdict.rows
         worst = max(found, key=lambda row: row.error)
@@ -44,7 +44,7 @@ def make_check_table(names):
 
 def record_layer(name):
     """Run a layer on a sample, and return the result of npdl.step. InputError for unknown names."""
-    layer, inputs, options = sample(find_npdl_class(name))
+    layer, inputs, options = make_example_call(find_npdl_class(name))
     return step(layer, *inputs, **options)
 
 

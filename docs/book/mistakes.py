@@ -18,7 +18,7 @@ from docs.book.checks import evaluate_expression
 from docs.book.sources import ROOT, find_object, normalise_code
 from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
-from npdl.study.check.samples import sample
+from npdl.study.check.samples import make_example_call
 from npdl.study.check.target import find_class
 from npdl.study.trace.source import find_code, patch_code
 from npdl.study.trace.statements import make_watched_function
@@ -71,7 +71,7 @@ def _check_blame(mistake, class_name, function, expected_statement, mistake_made
     with mistake_made, contextlib.chdir(ROOT), warnings.catch_warnings(), mock.patch.object(
             blaming, "SECONDS", 600.0):
         warnings.simplefilter("ignore")
-        layer, inputs, options = sample(find_class(class_name))
+        layer, inputs, options = make_example_call(find_class(class_name))
         report = blaming.blame(layer, *inputs, **options)
     if report.right:
         raise InputError(f"blame finds nothing wrong with {mistake.now!r}")

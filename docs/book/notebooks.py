@@ -86,11 +86,11 @@ def make_chapter_cells(chapter):
                             "chapter's page.")
     yield new_code_cell(SETUP)
     yield new_markdown_cell("## One run, line by line")
-    yield new_code_cell(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
-                        "npdl.step(layer, *inputs, **options)")
+    yield new_code_cell("layer, inputs, options = samples.make_example_call("
+                        f"layers[{cls.__name__!r}])\nnpdl.step(layer, *inputs, **options)")
     yield new_markdown_cell("## Gradient checks")
     yield new_code_cell(f"for name in {chapter.layer_names!r}:\n"
-                        "    layer, inputs, options = samples.sample(layers[name])\n"
+                        "    layer, inputs, options = samples.make_example_call(layers[name])\n"
                         "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
     listing = sources.make_cited_listing(chapter, part)
     blank = f"{listing.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
@@ -100,7 +100,7 @@ def make_chapter_cells(chapter):
         "cell, in place of the `raise`. The cell after it checks every gradient, and "
         "names the incorrect line. If you are stuck, open one hint at a time.")
     yield new_code_cell(_subclass_code(cls, blank), metadata={"solution": whole})
-    yield new_code_cell("layer, inputs, options = samples.sample(Mine)\n"
+    yield new_code_cell("layer, inputs, options = samples.make_example_call(Mine)\n"
                         "assert_right(layer, *inputs, **options)\n"
                         "print(\"every gradient is right\")")
     homes, cited = chapters_by_label(), [line for line in listing.lines if line.cited]

@@ -167,9 +167,9 @@ BEST = {width: next(row for row in SEQUENCES if row[0] in "abc"[:width]) for wid
 def run_algorithm_1(log_p, width, steps, distinct_scores=False, initial_beams=None):
     """Run Algorithm 1, exactly as printed, on a first-order model.
 
-    log_p     (N + 1, N) log-probabilities after each word, last row: after <BOS>
-    distinct  read "the b-th largest score" among the different values, not among all scores
-    copies    the number of beams at the start, instead of `width`
+    log_p            (N + 1, N) log-probabilities after each word, last row: after <BOS>
+    distinct_scores  read "the b-th largest score" among the different values, not among all scores
+    initial_beams    the number of beams at the start, instead of `width`
     Returns [(tokens, log-likelihood)], best first, and for each step the beams before it and the
     scores {(beam, word): score}.
     """

@@ -114,7 +114,8 @@ def solve_vanishing_and_exploding(say, step, answer, check, claim):
 def descend_one_unit(w, lr, updates, use_tanh=False):
     """Return (w, h₃, loss, dL/dw) before and after each of `updates` gradient-descent updates of w.
 
-    The network has one unit with h' = w h, or tanh(w h) if `squash`, and h₀ = 1. Its loss is h₃²/2.
+    The network has one unit with h' = w h, or tanh(w h) if `use_tanh`, and h₀ = 1. Its loss is
+    h₃²/2.
     """
     rows = []
     for _ in range(updates + 1):

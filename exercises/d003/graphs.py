@@ -22,18 +22,18 @@ WEIGHTS = ("0.6", "0.2", "0.2")
 WORDS = ("I", "eat", "red", "apples")
 
 
-def sum_messages(h, edges):
+def sum_doubled_states(h, weights):
     """Return the weighted sums of the messages 2 hⱼ, by npdl's MessagePassing."""
     double = Linear(h.shape[1], h.shape[1], bias=False, dtype="float64")
     double.W.data[...] = 2 * np.eye(h.shape[1])
-    return MessagePassing(double, ReplaceUpdate()).forward(h, edges)[0]
+    return MessagePassing(double, ReplaceUpdate()).forward(h, weights)[0]
 
 
-def sum_messages_in_turn(h, edges):
+def update_vertices_in_turn(h, weights):
     """Return the sums if vertices are updated one by one, each reading states already updated."""
     h = h.copy()
     for i in range(len(h)):
-        h[i] = 2 * edges[i] @ h
+        h[i] = 2 * weights[i] @ h
     return h
 
 
@@ -64,10 +64,10 @@ def solve_sum_aggregation(say, step, answer, check, claim):
     check("the same by a matrix power, (I + 2A)² h₀", np.array_equal(square @ rounds[0], rounds[2]))
     claim("", "(16) with a sum for Agg", "none printed",
           "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",
-          judge(np.array_equal(sum_messages(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
+          judge(np.array_equal(sum_doubled_states(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
                 "no answer given"), "npdl's MessagePassing gives the sums of round 1")
     h, ring = np.array([[1.0], [2], [3]]), np.roll(np.eye(3), 1, 1)
-    at_once, in_turn = sum_messages(h, ring)[:, 0], sum_messages_in_turn(h, ring)[:, 0]
+    at_once, in_turn = sum_doubled_states(h, ring)[:, 0], update_vertices_in_turn(h, ring)[:, 0]
     claim("definition", "q maps {H_t, Agg(H'_t)} to H_t", "Q_t: {H_t, Agg(H'_t)} -> H_t",
           "to H_(t+1), from one snapshot of H_t, as the text says; writing into H_t on the way "
           "gives something else",
@@ -85,7 +85,7 @@ def solve_one_update(say, step, answer, check, claim):
     new, largest = own + kept, own + kept.max()
     edges = np.zeros((4, 4))
     edges[0, 1:] = [float(w) for w in WEIGHTS]
-    found = own + np.maximum(sum_messages(STATES.astype(float), edges)[0], 0)
+    found = own + np.maximum(sum_doubled_states(STATES.astype(float), edges)[0], 0)
     right = np.allclose(found, new.astype(float), 0, 1e-12)
     by_entry = STATES[0] + kept
     agg, kept, new, by_entry = (vec(map(float, v), 1) for v in (agg, kept, new, by_entry))

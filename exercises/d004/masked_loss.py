@@ -15,7 +15,7 @@ from npdl.losses import SequenceLoss, answer_mask, loss_and_accuracy
 
 
 def printed_positions(y, equals_id, pad_id):
-    """Return {j : eq < y_j < pad} with token ids, j from 1."""
+    """Return {j : equals_id < y_j < pad_id} with token ids, j from 1."""
     return {j for j, token in enumerate(y, 1) if equals_id < token < pad_id}
 
 
@@ -26,7 +26,7 @@ def intended_positions(y, equals_id, pad_id):
 
 
 def next_token_positions(y, pad_id):
-    """Return {j : y_j < pad}, j from 1, as printed for next-token training."""
+    """Return {j : y_j < pad_id}, j from 1, as printed for next-token training."""
     return {j for j, token in enumerate(y, 1) if token < pad_id}
 
 

@@ -21,7 +21,7 @@ LORA_TOKENS, LORA_RANK, LORA_WHERE = 64, 8, ("W_Q", "W_V")
 ENGINES = contextlib.ExitStack()        # engines in use; close() ends them
 
 
-class EqualEngine(RecordedEngine):
+class EveryPositionEngine(RecordedEngine):
     """The recorded engine without shared prefixes: it computes every position."""
 
     def can_share_prefixes(self, batch):
@@ -49,7 +49,7 @@ def make_step(case, engine="recorded", all_positions=True, threads=1, random_bat
     """
     model, optimizer = make_npdl_model(case)
     work = PlainEngine(model, optimizer) if engine == "plain" else (
-        EqualEngine if all_positions else RecordedEngine)(model, optimizer, threads=threads)
+        EveryPositionEngine if all_positions else RecordedEngine)(model, optimizer, threads=threads)
     next_batches = itertools.cycle(Batch(*arrays) for arrays in make_batches(case, random_batches))
     ENGINES.enter_context(work)
 

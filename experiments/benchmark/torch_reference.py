@@ -29,10 +29,10 @@ class Attention(nn.Module):
         for name in ("W_Q", "W_K", "W_V", "W_O"):
             setattr(self, name, nn.Linear(d_model, d_model, bias=bias))
 
-    def forward(self, x, last=None):
-        """Map x (B, S, D) to (B, S, D), or to (B, last, D) for the last positions only."""
+    def forward(self, x, num_last=None):
+        """Map x (B, S, D) to (B, S, D), or to (B, num_last, D) for the last positions only."""
         B, S, D = x.shape
-        queries = x if last is None else x[:, S - last:]
+        queries = x if num_last is None else x[:, S - num_last:]
         q, k, v = [linear(y).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
                    for linear, y in ((self.W_Q, queries), (self.W_K, x), (self.W_V, x))]
         T = queries.shape[1]
@@ -70,12 +70,12 @@ class Block(nn.Module):
         self.ffn = FeedForward(d_model, multiplier)
         self.norm2 = nn.LayerNorm(d_model, bias=norm_bias)
 
-    def forward(self, x, last=None):
-        queried = x if last is None else x[:, x.shape[1] - last:]
+    def forward(self, x, num_last=None):
+        queried = x if num_last is None else x[:, x.shape[1] - num_last:]
         if self.norm == "post":
-            x = self.norm1(queried + self.attention(x, last))
+            x = self.norm1(queried + self.attention(x, num_last))
             return self.norm2(x + self.ffn(x))
-        x = queried + self.attention(self.norm1(x), last)
+        x = queried + self.attention(self.norm1(x), num_last)
         return x + self.ffn(self.norm2(x))
 
 
@@ -104,13 +104,13 @@ class GPT(nn.Module):
         if tied:
             self.classifier.weight = self.embedding.weight
 
-    def forward(self, tokens, last=None):
-        """Return the logits (B, S, V), or only those of the last `last` positions."""
+    def forward(self, tokens, num_last=None):
+        """Return the logits (B, S, V), or only those of the last `num_last` positions."""
         x = self.embedding(tokens)
         x = x + self.positions[:tokens.shape[1]].to(x.dtype)  # the fixed table is float64
         for block in self.blocks[:-1]:
             x = block(x)
-        x = self.blocks[-1](x, last)
+        x = self.blocks[-1](x, num_last)
         return self.classifier(self.final_norm(x))
 
 
@@ -124,9 +124,9 @@ class LSTMLM(nn.Module):
         self.lstm = nn.LSTM(d_model, d_h, num_layers, bias=bias, batch_first=True)
         self.classifier = nn.Linear(d_h, vocab_size, bias=bias)
 
-    def forward(self, tokens, last=None):
+    def forward(self, tokens, num_last=None):
         x, _ = self.lstm(self.embedding(tokens))
-        return self.classifier(x if last is None else x[:, x.shape[1] - last:])
+        return self.classifier(x if num_last is None else x[:, x.shape[1] - num_last:])
 
 
 def answer_loss(logits, targets, answer_mask):

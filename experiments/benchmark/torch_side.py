@@ -56,7 +56,7 @@ def make_step(case, form, adamw="fused", compiled=False, last_count=None, random
         inputs, targets, counted = current
         if last_count is not None:
             targets, counted = targets[:, -last_count:], counted[:, -last_count:]
-        logits = forward(inputs) if last_count is None else forward(inputs, last=last_count)
+        logits = forward(inputs) if last_count is None else forward(inputs, num_last=last_count)
         loss = (F.cross_entropy(logits.flatten(0, 1), targets.flatten()) if case.is_text
                 else reference.answer_loss(logits, targets, counted))
         loss.backward()

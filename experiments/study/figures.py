@@ -75,8 +75,8 @@ def metric_panel(title, metric, lines):
 def curve_panels(curves_by_name, metrics=METRICS, prefix="", suffix=""):
     """Return a Panel for each metric, with its values over the training steps.
 
-    settings   {name of a line: Curves (n, E)}
-    suffix     the end of the metrics' names: "", "_order2" or "_order3"
+    curves_by_name  {name of a line: Curves (n, E)}
+    suffix          the end of the metrics' names: "", "_order2" or "_order3"
     """
     return [metric_panel(prefix + TITLES[metric], metric, [
         (name, runs.step, runs.values[metric + suffix]) for name, runs in curves_by_name.items()])
@@ -95,7 +95,7 @@ def loss_accuracy_panels(runs, prefix, suffix=""):
 def best_panels(x, curves_by_name):
     """Return eight Panels over a setting: each best value, and the step t_f that reached it.
 
-    settings   {name of a line: Curves (k, n, E)}, or {name: (its own x, Curves)} if x is None
+    curves_by_name  {name of a line: Curves (k, n, E)}, or {name: (its own x, Curves)} if x is None
     """
     panels = []
     for metric in METRICS:
@@ -141,7 +141,7 @@ def make_grid(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
 def choose_line_styles(names, are_numbers):
     """Return {name of a line: (colour, marker, offset of the markers along the line)}.
 
-    If `numbers` is True, the names are numbers, and get colours in the same order.
+    If `are_numbers` is True, the names are numbers, and get colours in the same order.
     """
     colours = colormaps["plasma"](np.linspace(0, 0.8, len(names))) if are_numbers else style.LINES
     return {name: (colour, mark, i / len(names)) for i, (name, colour, mark) in enumerate(

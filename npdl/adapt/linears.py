@@ -28,7 +28,7 @@ class FrozenLinear(Layer):
     """
 
     def __init__(self, linear):
-        check_linear(type(self).__name__, linear)
+        require_linear(type(self).__name__, linear)
         self.W = Param(linear.W.data, trainable=False)
         self.b = frozen_bias(linear.b)
         self.sizes = linear.sizes                               # (D, E)
@@ -60,7 +60,7 @@ class QuantLinear(FrozenLinear):
     """
 
     def __init__(self, linear, bits=4, *, rounding="floor", block=None, double=False):
-        check_linear("QuantLinear", linear)
+        require_linear("QuantLinear", linear)
         require_bool(double=double)
         codes, step = quantize(linear.W.data, bits, rounding, block)
         step, scale = quantize_sizes(step) if double else (step, None)
@@ -121,10 +121,10 @@ class LoRALinear(Layer):
         return dx
 
 
-def check_linear(owner, linear):
+def require_linear(layer_name, linear):
     """Raise InputError unless `linear` is a Linear."""
     if not isinstance(linear, Linear):
-        raise InputError(f"{owner}: got {describe(linear)}; give a Linear")
+        raise InputError(f"{layer_name}: got {describe(linear)}; give a Linear")
 
 
 def frozen_bias(b):

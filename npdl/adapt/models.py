@@ -110,7 +110,7 @@ def make_report(model):
 
 
 def _select_layers(model, classes, where, caller):
-    """Return the layers of these kinds that `where` selects (see add_lora), as {name: layer}."""
+    """Return the layers of these classes that `where` selects (see add_lora), as {name: layer}."""
     ends = (where,) if isinstance(where, str) else () if where is None else where
     if not isinstance(ends, (tuple, list)) or not all(isinstance(end, str) for end in ends):
         raise InputError(f"{caller}: where = {where!r}; it must be a name, a list of names or None")

@@ -61,7 +61,7 @@ class DateWords:
 
 
 class Dates:
-    """All days from FIRST to LAST, split into training and validation. `draw` writes them as texts.
+    """All days from FIRST to LAST, split into training and validation, written as texts.
 
         texts, isos = Dates(r_train=0.9, seed=0).draw_pairs("validation", 64, seed, step)
 

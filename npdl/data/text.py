@@ -81,8 +81,9 @@ def split_text(ids, train_fraction, block, units=("--block", "characters")):
     """Return {"train": the first part of ids, "validation": the rest}.
 
     `train_fraction` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
-    InputError unless 0 < share <= 1 and each part has more than `block` tokens. In the message,
-    units[0] is the name of the option that sets `block`, and units[1] the name of the tokens.
+    InputError unless 0 < train_fraction <= 1 and each part has more than `block` tokens. In the
+    message, units[0] is the name of the option that sets `block`, and units[1] the name of the
+    tokens.
     """
     require_fraction(train_fraction=train_fraction)
     cut = round(len(ids) * train_fraction)

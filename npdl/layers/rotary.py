@@ -18,7 +18,7 @@ from npdl.errors import (
 
 @dataclass(frozen=True)
 class LinearScaling:
-    """frequencies(f) = f / factor, for the frequencies f (d/2,) of Rotary.
+    """scale_frequencies(f) = f / factor, for the frequencies f (d/2,) of Rotary.
 
     This has the same effect as a division of every position by `factor`. Chen et al. 2023,
     arXiv:2306.15595.
@@ -35,7 +35,7 @@ class LinearScaling:
 
 @dataclass(frozen=True)
 class Llama3Scaling:
-    """frequencies(f) = (1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low).
+    """scale_frequencies(f) = (1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low).
 
     s is limited to the range from 0 to 1. The model was trained with contexts of L =
     `original_length` tokens. In such a context, a pair of entries with the frequency f (see Rotary)

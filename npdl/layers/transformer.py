@@ -167,7 +167,7 @@ class Encoder(Decoder):
     """
 
     def forward(self, x, key_mask=None, rng=None):
-        return super().forward(x, expand_key_mask(key_mask), rng)
+        return super().forward(x, expand_mask(key_mask), rng)
 
 
 class Identity(Layer):
@@ -182,7 +182,7 @@ class Identity(Layer):
         return dy
 
 
-def expand_key_mask(key_mask):
+def expand_mask(key_mask):
     """Reshape a mask of valid tokens (B, S) to (B, 1, 1, S), for use as an attention mask."""
     if key_mask is None:
         return None

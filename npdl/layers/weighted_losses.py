@@ -22,7 +22,6 @@ class WeightedCrossEntropy(CrossEntropy):
     def __init__(self, class_weights, ignored=None, smoothing=0.0, reduction="mean"):
         super().__init__(ignored, smoothing, reduction)
         self.class_weights = checked_class_weights(class_weights)
-        self.soft = SoftCrossEntropy("none")
 
     def forward(self, logits, targets):
         targets, loss_mask = self.mask_ignored(logits, targets)
@@ -30,9 +29,11 @@ class WeightedCrossEntropy(CrossEntropy):
         if len(w) != V:
             raise InputError(f"there are {len(w)} class_weights, but the logits have {V} classes; "
                              "give one weight for each class")
+        log_p = log_softmax(xp.where(loss_mask[..., None], logits, 0))  # log_p (..., V)
         q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
-        logits = xp.where(loss_mask[..., None], logits, 0)
-        nll, c_soft = self.soft.forward(logits, w * q)                  # nll (...)
+        wq = w * q                                                      # wq (..., V)
+        terms = wq * xp.where(wq > 0, log_p, 0)                         # 0 log 0 is 0
+        nll = -terms.sum(-1)                                            # nll (...)
         weight = loss_mask.astype(logits.dtype)
         if self.reduction == "mean":
             w_y = xp.take_along_axis(w, targets.reshape(-1), 0).reshape(targets.shape)  # w_y (...)
@@ -41,12 +42,14 @@ class WeightedCrossEntropy(CrossEntropy):
         loss = nll * weight
         if self.reduction != "none":
             loss = sum_without_overflow(loss)
-        return loss, Cache(soft=c_soft, weight=weight, loss=loss)
+        return loss, Cache(log_p=log_p, wq=wq, weight=weight, loss=loss)
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "WeightedCrossEntropy")
-        dnll = cache.weight * dloss                         # loss = sum nll * weight
-        dlogits, _ = self.soft.backward(dnll, cache.soft)
+        wq, dnll = cache.wq, cache.weight * dloss           # loss = sum nll * weight
+        p = xp.exp(cache.log_p)
+        total = wq.sum(-1, keepdims=True)                   # total (..., 1)
+        dlogits = (total * p - wq) * dnll[..., None]        # nll = -sum wq log_softmax(logits)
         return dlogits
 
 

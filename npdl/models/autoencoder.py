@@ -1,6 +1,6 @@
 """An autoencoder that combines two word vectors into one (Socher et al. 2011)."""
 
-from collections import namedtuple
+from typing import NamedTuple
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, checked_gradients
@@ -10,8 +10,13 @@ from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
 
-# The outputs parent (..., D_p), reconstruction (..., 2 D_x) and logits (..., C)
-AutoencoderOutput = namedtuple("AutoencoderOutput", "parent reconstruction logits")
+
+class AutoencoderOutput(NamedTuple):
+    """The outputs parent (..., D_p), reconstruction (..., 2 D_x) and logits (..., C)."""
+
+    parent: object
+    reconstruction: object
+    logits: object
 
 
 class Autoencoder(Layer):

@@ -10,7 +10,7 @@ from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, make_positions
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.transformer import BLOCKS, Encoder, attention_weights, expand_key_mask
+from npdl.layers.transformer import BLOCKS, Encoder, attention_weights, expand_mask
 
 
 class Seq2Seq(Layer):
@@ -61,11 +61,11 @@ class Seq2Seq(Layer):
         mask = causal_mask(target.shape[1])                             # mask (T, T)
         if target_mask is not None:
             checked_key_mask(target_mask, target.shape, "Seq2Seq")
-            mask = mask & expand_key_mask(target_mask)                  # mask (B, 1, T, T)
+            mask = mask & expand_mask(target_mask)                  # mask (B, 1, T, T)
         x, c_target = self.target_embedding.forward(target)             # x (B, T, D)
         x, c_target_positions = self.target_positions.forward(x)
         x, c_target_drop = self.dropout.forward(x, rng)
-        y, c_decoder = self.decoder.forward(x, memory, mask, expand_key_mask(source_mask), rng)
+        y, c_decoder = self.decoder.forward(x, memory, mask, expand_mask(source_mask), rng)
         logits, c_classifier = self.classifier.forward(y)
         return logits, Cache(source=c_source, source_positions=c_source_positions,
                              source_drop=c_source_drop, encoder=c_encoder, target=c_target,

@@ -13,7 +13,7 @@ from npdl.engine.target import TARGETS
 from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 from npdl.optim import AdamW
-from npdl.study.check.samples import sample
+from npdl.study.check.samples import make_example_call
 from npdl.study.check.target import find_npdl_class
 from npdl.study.containment import write_text
 from npdl.study.trace.source import find_definitions
@@ -102,7 +102,7 @@ def record_step(options):
         layer, inputs, named = cls(options.width, options.width), (rng.standard_normal(
             (*shape, options.width), np.float32),), {}
     else:
-        layer, inputs, named = sample(cls)
+        layer, inputs, named = make_example_call(cls)
         inputs = cast_tree(tuple(inputs), "float32")
     dout = cast_tree(draw_upstream(layer.forward(*inputs, **named)[0], rng), "float32")
     step = RecordedStep(run_layer, (layer,), options.target)

@@ -77,9 +77,10 @@ def shift_values(nested):
 def match_gradients_to_inputs(returned, inputs_have_floats):
     """Return a tuple with one gradient for each input, made of the value that backward returned.
 
-    returned  this value: a gradient, a tuple or a list
-    inputs_have_floats    a list with True for each input that has float arrays. Backward may leave
-              out the gradients of all other inputs; the tuple then has None in their place.
+    returned            this value: a gradient, a tuple or a list
+    inputs_have_floats  a list with True for each input that has float arrays. Backward may leave
+                        out the gradients of all other inputs; the tuple then has None in their
+                        place.
     """
     if isinstance(returned, list) and len(inputs_have_floats) > 1:
         returned = tuple(returned)

@@ -139,10 +139,10 @@ class RecordedEngine(PlainEngine):
                 return part.model_inputs, *arrays
             return PrefixRowsCache().get_prefix_rows(self.model, part.model_inputs, arrays)
 
-        def measure_parts(i):
-            return [steps[i](*make_arguments(part)) for part in parts[i::self._threads]]
+        def measure_parts_of_thread(thread):
+            return [steps[thread](*make_arguments(part)) for part in parts[thread::self._threads]]
         with ThreadPoolExecutor(self._threads) as pool:
-            done = list(pool.map(measure_parts, range(self._threads)))
+            done = list(pool.map(measure_parts_of_thread, range(self._threads)))
         threads = self._threads
         return join_results([done[i % threads][i // threads] for i in range(len(parts))])
 

@@ -36,10 +36,10 @@ exec(sys.argv[1])
 assert loss < 0.1
 
 from npdl import LSTMCell, blame, gradcheck, step
-from npdl.study.check.samples import sample
+from npdl.study.check.samples import make_example_call
 from npdl.study.mine import MyLayer
 
-layer, inputs, options = sample(LSTMCell)
+layer, inputs, options = make_example_call(LSTMCell)
 assert gradcheck(layer, *inputs, **options).ok()
 walk = step(layer, *inputs, **options)
 walk.show()

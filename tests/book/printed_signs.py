@@ -50,16 +50,16 @@ def is_outer(match):
     return sum(map(before.count, "{([")) == sum(map(before.count, "})]"))
 
 
-def replacer(pattern, list_texts, condition=lambda match: True):
+def finder(pattern, list_texts, condition=lambda match: True):
     """Return a function of a TeX: yield (start, end, text) for each text of list_texts(match)."""
-    def change(tex):
+    def yield_changes(tex):
         for found in filter(condition, re.finditer(pattern, tex)):
             for text in list_texts(found):
                 yield *found.span(), text
-    return change
+    return yield_changes
 
 
-def change_indices(tex):
+def yield_index_changes(tex):
     """Replace an index by the next, by the previous, and by another index of the equation."""
     scripts = list(re.finditer(r"_(?:\{([^{}\\]*)\}|([a-z]))", tex))
     letters = sorted({x for s in scripts for x in re.findall("[a-z]", s[1] or s[2])
@@ -75,12 +75,12 @@ def change_indices(tex):
                     yield *found.span(), f"_{{{other}{inside[1:]}}}"
 
 
-def change_letters(tex):
+def yield_letter_changes(tex):
     """Replace a letter by the next one in the equation's sorted letters."""
     alone = r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])"
     letters = sorted(set(re.findall(alone, tex)))
     following = dict(zip(letters, letters[1:] + letters[:1], strict=True))
-    return replacer(alone, lambda found: [following[found[0]]] * (len(letters) > 1))(tex)
+    return finder(alone, lambda found: [following[found[0]]] * (len(letters) > 1))(tex)
 
 
 OTHER = {r"\le": r"\ge", "<": ">", "log": "exp", "max": "min", "sin": "cos", "tanh": "sigma",
@@ -89,22 +89,22 @@ OTHER |= {new: old for old, new in OTHER.items()}
 BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 SCRIPT = r"(_[A-Za-z](?![A-Za-z])|_\{[^{}]*\})?(?![\w'_^(.}])(?! = [01](?![.\d]))"
 KINDS = {
-    "sign": [replacer("[+-]", lambda found: "+-"[found[0] == "+"]),     # and - after a relation =
-             replacer(r"(?<==)(?!\s*(0\b|\\\w+e\b))", lambda found: [" -"], is_outer)],
-    "transpose": [replacer(r"\^\\top", lambda found: [""]),    # or inserted, but not in x = 0 or 1
-                  replacer(LETTER + SCRIPT, lambda found: [found[0] + r"^\top"], is_outer)],
-    "index": [change_indices],
-    "relation": [replacer(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]])],
-    "factor": [replacer(r"((?<==)|(?<=\\[lg]e)(?![a-z]))(?!\s*(-|0\b))", lambda found: [r" 2\,"],
+    "sign": [finder("[+-]", lambda found: "+-"[found[0] == "+"]),     # and - after a relation =
+             finder(r"(?<==)(?!\s*(0\b|\\\w+e\b))", lambda found: [" -"], is_outer)],
+    "transpose": [finder(r"\^\\top", lambda found: [""]),    # or inserted, but not in x = 0 or 1
+                  finder(LETTER + SCRIPT, lambda found: [found[0] + r"^\top"], is_outer)],
+    "index": [yield_index_changes],
+    "relation": [finder(r"\\[lg]e(?![a-z])|[<>]", lambda found: [OTHER[found[0]]])],
+    "factor": [finder(r"((?<==)|(?<=\\[lg]e)(?![a-z]))(?!\s*(-|0\b))", lambda found: [r" 2\,"],
                        is_outer)],
-    "function": [replacer(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
+    "function": [finder(rf"(?<=\\)({'|'.join(filter(str.isalpha, OTHER))})(?![a-z])",
                          lambda found: [OTHER[found[0]]])],
-    "fraction": [replacer(rf"\\frac{BRACES}{BRACES}",
+    "fraction": [finder(rf"\\frac{BRACES}{BRACES}",
                          lambda found: [rf"\frac{{{found[2]}}}{{{found[1]}}}"])],
-    "product": [replacer(r"\\odot", lambda found: [r"\,", "+"])],
-    "number": [replacer(r"\d+(?!\.|\d)",
+    "product": [finder(r"\\odot", lambda found: [r"\,", "+"])],
+    "number": [finder(r"\d+(?!\.|\d)",
                        lambda found: [str(int(found[0]) + 1).zfill(len(found[0]))])],
-    "letter": [change_letters]}
+    "letter": [yield_letter_changes]}
 TRIVIAL = re.compile(r"(?<![\w'}])(\S+) (?:=|<|>|\\le) \1(?![\w'_^({])")      # such as t > t
 
 

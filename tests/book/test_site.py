@@ -109,13 +109,13 @@ def test_every_notebook_runs(site, tmp_path):
     nbclient = pytest.importorskip("nbclient")
     import nbformat
 
-    from docs.book.notebooks import filled
+    from docs.book.notebooks import fill_in_solutions
 
     found = sorted((site / "notebooks").glob("*.ipynb"))
     assert len(found) == 17
     for path in found:
         nbformat.validate(nbformat.read(path, 4))
-        made = nbformat.reads(filled(path.read_text(encoding="utf-8")), 4)
+        made = nbformat.reads(fill_in_solutions(path.read_text(encoding="utf-8")), 4)
         shutil.copy(path, tmp_path)
         nbclient.NotebookClient(made, timeout=300, kernel_name="python3",
                                 resources={"metadata": {"path": str(tmp_path)}}).execute()

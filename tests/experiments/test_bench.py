@@ -30,7 +30,7 @@ def test_equal_work_shares_no_prefixes():
     case = QUICK["gpt"]
     [arrays] = make_batches(case, False)
     engines = [kind(*npdl_side.make_npdl_model(case)) for kind in (
-        npdl_side.EqualEngine, npdl_side.RecordedEngine)]
+        npdl_side.EveryPositionEngine, npdl_side.RecordedEngine)]
     assert [engine.can_share_prefixes(npdl_side.Batch(*arrays)) for engine in engines] == [
         False, True]
 

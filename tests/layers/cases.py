@@ -182,7 +182,7 @@ EDGES = [
                                 (attention.ScaledDotAttention, (), 2),
                                 (attention.AdditiveAttention, (2, 3, 4), 3))),
     case(attention.MultiHeadAttention, "cross, a sequence that sees nothing", (4, 2), (2, 4, 4),
-         (2, 3, 4), (2, 3, 4), mask=transformer.expand_key_mask(BLIND)),
+         (2, 3, 4), (2, 3, 4), mask=transformer.expand_mask(BLIND)),
     case(GPT, "padding, one query sees nothing", (4, SMALL), TOKENS, key_mask=SEEN),
 
     # Recurrent layers and the models made of them

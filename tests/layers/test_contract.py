@@ -155,7 +155,7 @@ def test_replica_shares_data_but_not_gradients(name):
 
 
 @every_class
-def test_saving_and_astype_copy_parameters(name, tmp_path):
+def test_parameters_survive_saving_and_astype(name, tmp_path):
     built = build(ONE_OF_EACH[name])
     before = {path: np.copy(a) for path, a in leaves(built.forward()[0])}
     saved, mine = built.layer.state_dict(), dict(built.layer.params())

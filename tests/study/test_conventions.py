@@ -11,7 +11,7 @@ import pytest
 from npdl import BiRNN, Cache, Layer, Linear, Param, Sequential, blame, gradcheck
 from npdl.errors import InputError
 from npdl.study.check.adapters import Uncheckable, make_function_pair_class
-from npdl.study.check.samples import sample
+from npdl.study.check.samples import make_example_call
 
 X = np.random.default_rng(0).standard_normal((3, 4))
 
@@ -220,7 +220,7 @@ def test_a_class_is_checked_with_all_its_parameters(cls, inputs, rows):
     assert report.ok() and len(report.rows) == rows, report
     takes_first = cls in (StateAndMemory, LossAndProbabilitiesInSelf)
     assert ("the other outputs are not checked" in str(report)) is takes_first
-    [wrong] = gradcheck(cls(3), *inputs).wrong
+    [wrong] = gradcheck(cls(3), *inputs).wrong_rows
     assert np.isclose(wrong.computed, 3 * wrong.numerical), wrong
 
 
@@ -241,14 +241,14 @@ def rnn_cell_backward(da_next, cache):
 def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
     parameters = {"Wax": draw_normal(5, 3), "Waa": draw_normal(5, 5), "Wya": draw_normal(2, 5)}
     inputs = draw_normal(3, 4), draw_normal(5, 4), parameters
-    layer, inputs, _ = sample(make_function_pair_class(
+    layer, inputs, _ = make_example_call(make_function_pair_class(
         "rnn_cell", rnn_cell_forward, rnn_cell_backward, lambda: inputs))
     report = gradcheck(layer, *inputs)
     assert report.ok(), report
     assert {"input xt", "input parameters.Waa"} <= {row.name for row in report.rows}
     assert "backward takes the gradient of the first" in str(report)
     wrong = gradcheck((rnn_cell_forward, lambda da_next, cache: (
-        found := rnn_cell_backward(da_next, cache)) | {"dWaa": -found["dWaa"]}), *inputs).wrong
+        found := rnn_cell_backward(da_next, cache)) | {"dWaa": -found["dWaa"]}), *inputs).wrong_rows
     assert [row.name for row in wrong] == ["input parameters.Waa"]
 
 

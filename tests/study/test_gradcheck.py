@@ -24,7 +24,7 @@ NAN, INF = np.nan, np.inf
 # --- wrong backwards -------------------------------------------------------------------------
 
 
-class Overwrites(Linear):
+class OverwritesWeightGradient(Linear):
     def backward(self, dy, cache):
         rows = dy.reshape(-1, dy.shape[-1])
         self.W.grad[...] = cache.rows.T @ rows
@@ -51,12 +51,12 @@ def draw_state(*shape):
 
 
 @pytest.mark.parametrize(("layer", "inputs", "wrong"), [
-    (Overwrites(4, 3), (X,), {"W"}),
+    (OverwritesWeightGradient(4, 3), (X,), {"W"}),
     (ZeroStateGradient(4, 3), (X, draw_state(1, 2, 3)), {"input state.0", "input state.1"}),
     (ForgetsEps(4), (ROWS,), {"input x"})])
 def test_wrong_gradients_are_found_and_no_others(layer, inputs, wrong):
     report = gradcheck(layer, *inputs)
-    assert {row.name for row in report.wrong} == wrong, report
+    assert {row.name for row in report.wrong_rows} == wrong, report
     layer.__class__ = type(layer).__mro__[1]
     assert gradcheck(layer, *inputs).ok()
 
@@ -75,7 +75,7 @@ def test_one_wrong_entry_of_a_large_array_is_found(times):
     assert Check(Subject(as_layer(OneWrongEntry(1.0)), (x,))).compute_verdict().right
     for entries in (None, 0):
         found = Check(Subject(as_layer(OneWrongEntry(times)), (x,)), entries).compute_verdict()
-        assert [row.name for row in found.wrong] == ["input x"]
+        assert [row.name for row in found.wrong_rows] == ["input x"]
 
 
 def test_errors_that_show_only_when_two_outputs_are_used_are_found():

@@ -13,7 +13,7 @@ import pytest
 from npdl import LSTM, Cache, Layer, LayerNorm, Linear, ReLU, step
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl.study.check.samples import find_layer_classes, sample
+from npdl.study.check.samples import find_layer_classes, make_example_call
 from npdl.study.step import record
 from npdl.study.step.pictures import ArraySummary
 from npdl.study.step.show_html import format_page
@@ -113,7 +113,7 @@ def test_an_exception_still_gives_a_walk_and_a_page(tmp_path):
     ("Dropout", "LSTMCell", "Linear", "MessagePassing", "ThresholdNeuron"),
     ["Bidirectional", "GPT", *(name for name in CLASSES if not is_composed(CLASSES[name]))]))
 def test_no_value_of_npdls_layers_is_wrong(name):
-    layer, inputs, options = sample(CLASSES[name])
+    layer, inputs, options = make_example_call(CLASSES[name])
     walk = step(layer, *inputs, **options)
     assert walk.recording.error is None and walk.steps(("backward",))
     assert set(get_mark_kinds(walk).values()) <= {"right", ""}

@@ -13,14 +13,15 @@ import textwrap
 from collections import Counter
 
 from npdl.core import Layer, Param
-from npdl.study.check.samples import find_layer_classes, sample
+from npdl.study.check.samples import find_layer_classes, make_example_call
 
 STYLES = ("cache", "self", "functions")
 
 
 def list_layer_styles():
     return [(name, style) for name, cls in find_layer_classes().items()
-            for style in STYLES if type(sample(cls)[0]) is cls and make_source(name, style)]
+            for style in STYLES
+            if type(make_example_call(cls)[0]) is cls and make_source(name, style)]
 
 
 @functools.cache
@@ -64,7 +65,7 @@ def _convert_to_self(tree):
 
 
 def _convert_to_functions(name, tree):
-    layer, inputs, options = sample(find_layer_classes()[name])
+    layer, inputs, options = make_example_call(find_layer_classes()[name])
     params = dict(layer.params())
     if options or not all(isinstance(vars(layer).get(n), Param) for n in params) or any(
             isinstance(value, (Layer, list)) for value in vars(layer).values()):
@@ -129,7 +130,8 @@ def _convert_to_functions(name, tree):
     parts = [Functions().visit(function) for function in (forward, backward)]
     parts[1].body = start + parts[1].body
     code = "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts)
-    return (f"import numpy as np\nfrom npdl.study.check.samples import find_layer_classes, sample\n"
-            f"_layer, _inputs, _ = sample(find_layer_classes()[{name!r}])\n\n\n"
+    return ("import numpy as np\n"
+            "from npdl.study.check.samples import find_layer_classes, make_example_call\n"
+            f"_layer, _inputs, _ = make_example_call(find_layer_classes()[{name!r}])\n\n\n"
             f"def my_{name.lower()}_sample():\n    return (*_inputs, *(p.data for _, p in "
             f"_layer.params()))\n\n\n{code}")

@@ -92,8 +92,8 @@ def test_translation_run_works_with_all_commands(tmp_path, capsys, monkeypatch, 
     for arguments, mentioned in [
             (["generate", run], "0 characters"), (["generate", run, "ü"], "'ü'"),
             (["ask", run], "trained on dates"),
-            (["plot", "flow", run], "translates"), (["plot", "embeddings", run], "translates"),
-            (["finetune", run, "--out", str(missing)], "translates")]:
+            (["plot", "flow", run], "not flow"), (["plot", "embeddings", run], "not embeddings"),
+            (["finetune", run, "--out", str(missing)], "is a run of an encoder-decoder")]:
         check_refused(main, arguments, mentioned, missing, capsys)
     check_refused(commands.train_lstm, ["--resume", "--out", run],
                   "resume it with python experiments/train_seq2seq.py", missing, capsys)

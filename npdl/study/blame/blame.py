@@ -165,7 +165,7 @@ def _describe_wrong_gradients(verdict):
     """Return a clause that names the wrong gradients, or the exception of backward."""
     if verdict.error is not None:
         return f"backward raises {format_exception(verdict.error)}"
-    return f"the gradients of {', '.join(row.name for row in verdict.wrong)} are wrong"
+    return f"the gradients of {', '.join(row.name for row in verdict.wrong_rows)} are wrong"
 
 
 def _blame_failed_check(verdict, budget):
@@ -210,14 +210,14 @@ def _blame_wrong_part(verdict, runs):
     for name, (part, inputs) in record_part_calls(runs).items():
         with contextlib.suppress(Exception):            # the part can't be checked alone
             own = check_gradients(Subject(as_layer(part), inputs))
-            if own.error is not None or not own.wrong:
+            if own.error is not None or not own.wrong_rows:
                 continue
             own_runs = Runs(own.check, own.used_outputs, runs.budget)
             report = _blame_and_confirm_fix(own, own, own_runs)
-            names = wrong = {row.name for row in verdict.wrong}
+            names = wrong = {row.name for row in verdict.wrong_rows}
             if report.verified:
                 with replace_statement(report.edit.replaced_statement, report.edit.node):
-                    wrong = {row.name for row in check_gradients(verdict.subject).wrong}
+                    wrong = {row.name for row in check_gradients(verdict.subject).wrong_rows}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
                 note = (f"{name} is incorrect when it is checked alone, with the inputs of its "
@@ -232,7 +232,7 @@ def _blame_wrong_gradients(verdict, minimised_verdict, runs):
 
     The search tries to correct all gradients by changing one statement, and then by changing two.
     """
-    runs.set_true_gradients({row.name for row in minimised_verdict.wrong})
+    runs.set_true_gradients({row.name for row in minimised_verdict.wrong_rows})
     localization = localize(runs)
     validation = make_validation_checks(minimised_verdict.check)
     if fixes := FixSearch(localization, validation).find_fixes():

@@ -45,6 +45,6 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
             raise found.error
         found.faults = [f"backward raised {describe_exception(found.error)}; blame shows the "
                         "values that this line read"]
-    elif not found.wrong:
+    elif not found.wrong_rows:
         found.faults = describe_side_effects(found.check)
     return found

@@ -39,7 +39,7 @@ def find_layer_classes():
             if _find_examples(cls) or not cls.__subclasses__()}
 
 
-def sample(cls, seed=0, **options):
+def make_example_call(cls, seed=0, **options):
     """Return (layer, inputs, options) for a class, from its own `sample()` or from `examples`.
 
     `options` are arguments of the constructor; they are used for classes of npdl only. Raises
@@ -105,7 +105,9 @@ def make_sample_with_option(cls, name, value, seed=0):
     made, more = TOGETHER.get(name, ({}, {}))
     taken = inspect.signature(cls.__init__).parameters
     made = {key: one for key, one in made.items() if key in taken}
-    layer, inputs, given = sample(cls, seed, **made | ({} if callable(value) else {name: value}))
+    if not callable(value):
+        made[name] = value
+    layer, inputs, given = make_example_call(cls, seed, **made)
     given = given | more
     if callable(value) and name not in list(
             inspect.signature(layer.forward).parameters)[: len(inputs)]:

@@ -22,7 +22,7 @@ from npdl.study.check.adapters import (
     is_layer_class,
     make_function_pair_class,
 )
-from npdl.study.check.samples import find_layer_classes, sample
+from npdl.study.check.samples import find_layer_classes, make_example_call
 from npdl.study.containment import describe_exception, is_npdl_class
 
 
@@ -120,7 +120,7 @@ def build_layer_and_inputs(name, inputs=(), settings=()):
                          "sample()")
     try:
         if not arrays:
-            return sample(cls, **arguments)
+            return make_example_call(cls, **arguments)
         return as_layer(cls(**arguments)), tuple(arrays[n] for n in named if n in arrays), {}
     except NpdlError as error:
         raise InputError(f"{cls.__name__} can't be run: {error}") from error

@@ -122,7 +122,7 @@ class Verdict:
         return True if known else None
 
     @property
-    def wrong(self):
+    def wrong_rows(self):
         """Return the list of the Rows (comparisons) that show a wrong gradient."""
         return [row for row in self.rows if row.right is False]
 
@@ -298,8 +298,9 @@ class Check:
         derivatives of all output entries.
         """
         outputs = [self.paths.index(path) for path in used_outputs]
-        largest_derivative = max((one.estimate_at_level(0)[1, outputs].sum()
-                       for pairs in self.directions.values() for _, one in pairs), default=0.0)
+        largest_derivative = max(
+            (one.estimate_at_level(0)[1, outputs].sum()
+             for pairs in self.directions.values() for _, one in pairs), default=0.0)
         return outputs, largest_derivative, {
             name: [one.compute_derivative(outputs, largest_derivative, is_quick=True)
                    for _, one in pairs] for name, pairs in self.directions.items()}

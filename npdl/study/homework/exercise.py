@@ -12,7 +12,11 @@ import textwrap
 import numpy as np
 
 from npdl.backend import make_rng
-from npdl.study.check.samples import make_random_float64_copy, make_sample_builders, sample
+from npdl.study.check.samples import (
+    make_example_call,
+    make_random_float64_copy,
+    make_sample_builders,
+)
 from npdl.study.check.target import find_npdl_class
 from npdl.study.homework.answers import FIRST, SECOND
 from npdl.study.trees import copy_tree, draw_upstream, leaves
@@ -40,7 +44,7 @@ class Exercise:
         self.methods = [name for name in dir(self.cls) if "backward" in name]
         self.names = list(inspect.signature(self.cls.forward).parameters)[1:]
         methods = [getattr(self.cls, name) for name in self.methods]
-        has_parts = any(sample(self.cls)[0].children())
+        has_parts = any(make_example_call(self.cls)[0].children())
         self.functions = [] if has_parts else _find_called_backward_functions(methods)
         self.blanks = methods + self.functions
         self.solution = "\n".join(textwrap.dedent(inspect.getsource(one)) for one in methods)
@@ -109,7 +113,7 @@ def _format_blank_function(function, exercise):
 
 def _make_hints(exercise):
     """Return sentences such as "Return dx." or "You may use softmax_backward."."""
-    layer, inputs, _ = sample(exercise.cls)
+    layer, inputs, _ = make_example_call(exercise.cls)
     returned = [f"d{name}" for name, value in zip(exercise.names, inputs, strict=False)
                 if any(leaves(value))]
     argument = list(inspect.signature(exercise.cls.backward).parameters)[1]

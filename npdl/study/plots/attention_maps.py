@@ -21,7 +21,7 @@ def choose_tokens(run, text=None):
     if run.config.text is not None:
         if text is None:
             run.task.load_data()
-            text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
+            text = vocabulary.decode(run.task.split_ids["validation"][: min(24, run.task.max_len)])
         return np.asarray(vocabulary.encode(text)), list(map(style.escape_token, text))
     if text is None:
         ids = (run.task.data.validation or run.task.data.train).inputs[0].tolist()

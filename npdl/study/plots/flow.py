@@ -17,7 +17,8 @@ SAMPLES = 256
 def _record_magnitudes(layer, method_name, magnitudes, get_value):
     """Replace a layer's method by one that also records magnitudes.
 
-    Each call appends the absolute values of the array value_of(arguments, result) to found[layer].
+    Each call appends the absolute values of the array get_value(arguments, result) to
+    magnitudes[layer].
     """
     method = getattr(layer, method_name)
 
@@ -65,7 +66,8 @@ def measure_layer_magnitudes(model, ids, targets, answer_mask):
 def choose_samples(task, config):
     """Return (ids, targets, mask) of up to SAMPLES training sequences, each an array (B, S)."""
     if config.text is not None:
-        ids, targets = draw_windows(task.parts["train"], config.block, config.batch, config.seed, 0)
+        ids, targets = draw_windows(
+            task.split_ids["train"], config.block, config.batch, config.seed, 0)
         return ids, targets, np.ones(ids.shape, bool)
     train = task.data.train
     few = train.take(np.arange(min(SAMPLES, len(train))))

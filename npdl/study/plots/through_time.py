@@ -30,8 +30,8 @@ def set_long_memory(cell, rng):
 def compute_gradient_norms(cell, num_time_steps, rng):
     """Return the norm of dL/dstate_t for each step t, averaged over a batch.
 
-    The result is an array (steps + 1,), for t = 0..steps. dL/dh at the last step is random. The
-    inputs are standard normal, and the initial state is 0. The state of an LSTM is (h, c).
+    The result is an array (num_time_steps + 1,). dL/dh at the last step is random. The inputs
+    are standard normal, and the initial state is 0. The state of an LSTM is (h, c).
     """
     state, caches = None, []
     for _ in range(num_time_steps):

@@ -95,7 +95,7 @@ class StatementRewrite(Rewrite):
             yield ast.copy_location(ast.Expr(self._make_report_call(self.watch.end_step)), node)
 
     def _make_report_call(self, method, value=None):
-        """Return the node of a hook call that calls report(Statement, call, value, frame)."""
+        """Return the node of a hook call that calls method(Statement, call, value, frame)."""
         self.watch.reports.append((method, self.statement))
         number = ast.Constant(~(len(self.watch.reports) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [number, value or ast.Constant(None)], [])
@@ -198,15 +198,15 @@ class Recorder(Watch):
             if shown := summarise_float_arrays(evaluate_variable(name, frame)):
                 call.step.reads[name] = shown
 
-    def end_step(self, statement, call, value, frame):
-        """Add a Step for a Statement that has run; `value` is that of a return statement."""
+    def end_step(self, statement, call, returned, frame):
+        """Add a Step for a Statement that has run; `returned` is the value of a return."""
         step = self._add_step(call, statement, frame)
         binds, changes = list_bound_and_changed_variables(statement.node)
-        call.returned = value                           # the last value is that of a return
+        call.returned = returned                         # the last value is that of a return
         changes = [c if "." in c or "'" in c else c.split("[")[0] for c in changes]
         written = {name: evaluate_variable(name, frame) for name in (*binds, *changes)}
         if statement.is_return:
-            written["return"] = value
+            written["return"] = returned
         step.is_new = bool(changes) or any(
             id(array) not in call.held for _, array in find_float_arrays([*written.values()]))
         for name, made in written.items():

@@ -255,17 +255,17 @@ def add_tokens(rules, tokens):
                              f"has {rules.token_to_id(text)}")
 
 
-def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
+def make_byte_level_bpe(bpe, pattern=None, digits=False, prefix_space=False):
     """Return a byte-level BPE tokenizer that splits texts by `pattern` (None: as GPT-2 does).
 
-    model         a tokenizers.models.BPE
+    bpe           a tokenizers.models.BPE
     digits        True to split numbers into digits first, if there is no pattern
     prefix_space  True to add a space before a text
     """
     from tokenizers import Regex, decoders, pre_tokenizers
     from tokenizers import Tokenizer as Rules
 
-    rules, first = Rules(model), []
+    rules, first = Rules(bpe), []
     if digits:
         first = [pre_tokenizers.Digits(individual_digits=True)]
     if pattern is not None:
