@@ -63,7 +63,7 @@ class Variant:
     side      "npdl" or "torch"
     work      "equal" or "less"
     options   arguments of the function that makes the step
-    rounds    milliseconds per step in each round, filled by `measure`
+    rounds    milliseconds per step in each round, filled by `measure_in_turns`
     """
 
     row: str

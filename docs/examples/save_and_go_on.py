@@ -59,7 +59,7 @@ def main(folder=None):
     train(*whole, HALF)
     save(path, *whole)
     train(*whole, END)
-    again = make_fresh_training()                                     # as another process would
+    again = make_fresh_training()      # as another process would
     load(path, *again)
     train(*again, END)
     equal = [np.array_equal(p.data, q.data) for (_, p), (_, q) in zip(

@@ -2,8 +2,8 @@
 
 i, f, o = σ(W x + U h), c̃ = tanh(W x + U h), each with its own W and U, c' = f c + i c̃,
 h' = o tanh(c'), without biases. A derivative symbol can mean the direct effect (everything earlier
-held fixed) or the total effect. `formula` computes both, and npdl's backward and finite differences
-show which is right.
+held fixed) or the total effect. `printed_gradient` computes both, and npdl's backward and finite
+differences show which is right.
 """
 
 import math
@@ -16,7 +16,7 @@ from exercises.d004.lstm import ONES, run_npdl_cell
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell, RecurrentLayer
 
-# Another meaning of one symbol of the document's formula, and the argument of `formula` for it
+# Another meaning of one symbol of the document's formula, and printed_gradient's argument for it
 READINGS = {
     "dC~/dW_g total": {"dC_dW": "candidate total"}, "dC_t/dW_g total": {"dC_dW": "total"},
     "dh/dh at fixed C_t": {"dh_dh": "output"},

@@ -251,7 +251,7 @@ def solve_split_and_merge(say, step, answer, check, claim, m=2, d=3):
     answer("y[i, j, k, l] = x[i, k, head_size · j + l]; num_heads · j + 1 would read only "
            f"columns {vec(np.unique(one))}, num_heads · j + l only {vec(np.unique(other))}.")
     say("In npdl: MultiHeadAttention.split_heads in npdl/layers/attention.py.")
-    check("npdl's split_heads gives the table's y, and merge_heads the row again",
+    check("npdl's split_heads gives the table's y, and join_heads the row again",
           np.array_equal(y[0, :, 0], row[right]) and np.array_equal(layer.join_heads(y)[0, 0], row))
     one, other, right = (find_bijective_sizes(name) for name in list(INDEXINGS)[:3])
     used, used_other = (len(np.unique(head_columns(name, 4, 32))) for name in list(INDEXINGS)[:2])

@@ -46,7 +46,7 @@ class Worker:
 
     def measure(self, steps):
         """Run `steps` steps. Return (milliseconds per step, peak memory in MiB)."""
-        with contextlib.suppress(BrokenPipeError):      # the process ended: `receive` reports why
+        with contextlib.suppress(BrokenPipeError):  # `receive_answer` reports why it ended
             self.connection.send(steps)
         return self.receive_answer()
 

@@ -8,8 +8,8 @@ from npdl.errors import InputError
 def pad_with_lengths(sequences, value=0):
     """Return B sequences (S_b, ...) as an array (B, S, ...) padded with `value`, and their lengths.
 
-        ids, lengths = pad_with_lengths([[3, 1, 4], [1, 5]])  # [[3, 1, 4], [1, 5, 0]], [3, 2]
-        tags, _ = pad_with_lengths([[0, 2, 2], [1, 0]], value=-1)  # for CrossEntropy(ignored=-1)
+        ids, lengths = pad_with_lengths([[3, 1, 4], [1, 5]])   # [[3, 1, 4], [1, 5, 0]], [3, 2]
+        tags, _ = pad_with_lengths([[0, 2, 2], [1, 0]], value=-1)   # for CrossEntropy(ignored=-1)
 
     The layers LSTM and Bidirectional take the lengths (B,), and npdl.functions.length_mask makes a
     mask of them. CrossEntropy can ignore targets with the padding value. Raises InputError if there

@@ -1,9 +1,9 @@
 """Record a training step: run the step once on arrays that record their operations.
 
     recorder = Recorder()
-    x = recorder.wrap_array(np.ones(3), "input")      # a RecordedArray
-    y = np.exp(2 * x)                           # computes, and records two operations
-    recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
+    x = recorder.wrap_array(np.ones(3), "input")    # a RecordedArray
+    y = np.exp(2 * x)                               # computes, and records two operations
+    recorder.operations                             # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
 
 While it is recorded, the step also computes, and writes into the model's arrays. If Python code
 reads a value (`if`, `float`, an index), a *guard* is recorded: replays check that the value is the

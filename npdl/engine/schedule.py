@@ -22,12 +22,12 @@ SMALL = 1 << 14
 class Group:
     """Operations that are computed together, for example by one C function.
 
-    rows   the operations as loops over rows (RowOperation); empty for a single operation that can't
-           be such a loop
-    sizes  the lengths of the axes that count the rows; None if `rows` is empty
-    uses   {buffer: [(View, True if it is written, RowOperation or None)]}
-    large  the large buffers that the group uses, except temporary buffers
-    local  the temporary buffers that only this group uses; each needs memory for one row only
+    row_ops  the operations as loops over rows (RowOperation); empty for a single operation that
+             can't be such a loop
+    sizes    the lengths of the axes that count the rows; None if `row_ops` is empty
+    uses     {buffer: [(View, True if it is written, RowOperation or None)]}
+    large    the large buffers that the group uses, except temporary buffers
+    local    the temporary buffers that only this group uses; each needs memory for one row only
     """
 
     def __init__(self, op, row_op=None):

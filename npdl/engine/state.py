@@ -2,7 +2,7 @@
 
     mirror = Mirror(recorder, varying=set())
     model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
-    mirror.record_assignments()                        # find what the step assigned to the copies
+    mirror.record_assignments()                         # find what the step assigned to the copies
 
 A step that is recorded assigns new values only to the copies. So the originals never contain
 recorded arrays, even after an interrupt. A copied array shares its memory with the original: if the

@@ -47,9 +47,9 @@ class Mark:
 class Marks:
     """Compares the values that backward wrote with true gradients, and sets their marks.
 
-    recording  the Recorder, after its run
-    runs       a Runs object, which runs the layer again; if its budget is spent, the marking ends
-    is_wrong   True if a gradient of the layer is wrong
+    recording       the Recorder, after its run
+    runs            a Runs object, which runs the layer again; without budget, the marking ends
+    is_layer_wrong  True if a gradient of the layer is wrong
     """
 
     def __init__(self, recording, runs, is_layer_wrong):
