@@ -96,7 +96,7 @@ def solve_update_gate_near_0(say, step, answer, check, claim):
 
 
 @question("002.2c", "A GRU with its update gate near 1 and its reset gate near 0")
-def solve_reset_gate_near_0(say, step, answer, check, claim):
+def solve_update_near_1_and_reset_near_0(say, step, answer, check, claim):
     """Decide: for z_t near 1 together with r_t near 0, the past is remembered very well."""
     x, start = 0.5, 0.9
 

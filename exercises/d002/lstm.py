@@ -301,7 +301,7 @@ def solve_gate_signs(say, step, answer, check, claim):
 
 
 @question("002.3d", "Gates as probability distributions")
-def solve_gates_as_probabilities(say, step, answer, check, claim):
+def solve_gates_as_probability_distributions(say, step, answer, check, claim):
     """Decide: f_t, i_t and o_t can be seen as probability distributions."""
     z = np.array([2.0, 0.0, -1.0])
     gates, soft, half = sigmoid(z), np.exp(z) / np.exp(z).sum(), sigmoid(np.zeros(2))

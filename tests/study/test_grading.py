@@ -206,7 +206,7 @@ def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(
     assert said[0].startswith("note: submissions run without") and said[1] == "ada: 5 of 5"
 
 
-def test_the_last_line_counts_the_submissions_that_cannot_be_graded(homework_folder, capsys):
+def test_the_last_line_names_submissions_that_cannot_be_graded(homework_folder, capsys):
     write_files(Path("class"), {f"notebook{number:02}/linear.ipynb": "" for number in range(11)})
     assert main(GRADE) == 2
     assert "notebook08 and 2 more can't be graded" in capsys.readouterr().err

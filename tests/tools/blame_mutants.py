@@ -131,10 +131,10 @@ def make_neutral_mutants(name, style, _):
             yield Mutant(title, ast.unparse(renamed), function.lineno, f"{old} renamed")
 
 
-def score_mutants(pool, count, folder):
+def score_mutants(mutants, count, folder):
     """Run `blame` on `count` Mutants; return a Counter of outcomes, and the longest seconds."""
     found, longest = Counter(), 0.0
-    for mutant in pool:
+    for mutant in mutants:
         if found["mutants"] >= count:
             break
         try:

@@ -314,7 +314,7 @@ def _find_value_status(localization, candidate, key, value):
         is_mask = np.isin(value, (-1, 0, 1)).all() and (expected is None or not np.isin(
             np.round(expected, 6), (-1, 0, 1)).all())
         return CORRECT if is_mask or not candidate.feasible else CONSTANT
-    name = _find_variable_of_gradient(localization, candidate, key)
+    name = _find_forward_variable(localization, candidate, key)
     if name and oracle.is_gradient_of(value, name):
         return CORRECT
     if name and expected is not None and oracle.is_gradient_of(expected, name):
@@ -323,7 +323,7 @@ def _find_value_status(localization, candidate, key, value):
     return MATCHED if value.any() and oracle.find_source_with_gradient(value) else UNMATCHED
 
 
-def _find_variable_of_gradient(localization, candidate, key):
+def _find_forward_variable(localization, candidate, key):
     """Return "z" if the value is assigned to `dz` and forward has a variable z, else ""."""
     oracle, names = localization.oracle, localization.runs.watch.expressions[key[0]].names
     if candidate.is_argument or not names or isinstance(candidate.statement.node, ast.AugAssign):
