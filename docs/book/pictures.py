@@ -1,7 +1,7 @@
 """The pictures of ```{picture} NAME: a file in drawings/, or a function draw_NAME.
 
 An .html file in drawings/ has sliders, and static/moving.js redraws it. A function with the name
-of a trained model draws the `record` of the model. npdl computes all numbers in the pictures.
+of a trained model draws the `record` of the model. npdl computes the curves, bars and matrices.
 """
 
 from pathlib import Path
@@ -13,6 +13,7 @@ from docs.book import drawing, trained
 from npdl.adapt.quantize import dequantize, quantize
 from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
+from npdl.losses import StableMaxLoss
 from npdl.optim import NEWTON_SCHULZ
 
 DRAWINGS = Path(__file__).parent / "drawings"
@@ -131,17 +132,6 @@ def draw_adam_first_steps():
     return made
 
 
-def draw_normalised_axes():
-    """Draw which entries share a mean in LayerNorm and in BatchNorm."""
-    row, column = np.indices((4, 6))
-    values = {"LayerNorm": np.where(row == 1, 0.75, 0.08),
-              "BatchNorm": np.where(column == 2, 0.75, 0.08)}
-    made, axes = drawing.draw_matrices(160, values, xlabel="D")
-    for axis in axes:
-        axis.set_ylabel("N", rotation=0, va="center", labelpad=10)
-    return made
-
-
 def draw_causal_mask():
     """Draw causal_mask(6)."""
     return drawing.draw_table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
@@ -208,6 +198,14 @@ def draw_rotated_pairs():
                       va="center")
         axis.set_axis_off()
     return made
+
+
+def draw_stablemax():
+    """Draw the function s of StableMax, and the exponential function."""
+    x = np.linspace(-4, 2, 121)
+    _, cache = StableMaxLoss().forward(x[None], np.array([0]))
+    lines = {"s of StableMax": cache.s[0], "exponential function": np.exp(x)}
+    return drawing.draw_curves(x, lines, xlabel="logit", ylabel="value")
 
 
 def draw_muon_rounds():
