@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 
-from npdl.cli.console import prepare_script
+from npdl.cli.console import OneLineParser, prepare_script
 from npdl.study.plots.embedding_spectrum import compute_power_spectrum
 from npdl.train import style
 from npdl.train.metrics import METRICS, read_records
@@ -93,4 +93,5 @@ def draw_frame(canvas, run, frame):
 
 if __name__ == "__main__":
     prepare_script()
+    OneLineParser("python -m docs.gallery.grokking", description=__doc__).parse_args()
     draw_animation(train_and_record())

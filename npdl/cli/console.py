@@ -132,7 +132,7 @@ def run_guarded(prog, function):
             raise
     except MemoryError as error:
         line = (f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
-                "choose a smaller --width, --batch or --p")
+                "use a smaller model, batch or input, or end other programs")
     except BrokenPipeError:
         line = "the output was closed before everything was printed; keep it open"
     except OSError as error:
