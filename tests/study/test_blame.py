@@ -87,6 +87,9 @@ def test_a_derivative_that_is_left_out_or_wrong_is_the_fix(tmp_path, wrong):
       "note: another incorrect line remains"]),
     (("x.T @ dz", "-x.T @ dz", "dz.sum(0)", "2 * dz.sum(0)", "dz @ W.T", "dh @ W.T"), 13,
      "dW = x.T @ dz", ["with this line, the gradient of input W is correct"]),
+    # no array of this shape is correct; the correction of either of two lines is enough
+    (("dz.sum(0)", "dz.sum(1)"), 14, None, ["expected   unknown: blame found no correct value"]),
+    (("2 * dy * h", "2 * dy"), 11, None, ["line 12 instead: dz = dh * (1 -", "fix: dz = dh *"]),
     # two arrays that look alike when they are printed
     (("(4, 3)", "(40, 3)", "    dx = dz @ W.T",
       "    dx = dz @ W.T + (np.arange(120).reshape(40, 3) == 61) * dz[0, 0] ** 2"), 15, None,

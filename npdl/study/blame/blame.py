@@ -254,8 +254,8 @@ def _blame_with_fixes(verdict, localization, fixes):
     """Return the Blame with the first Fix, and with a Fix of another line as an alternative."""
     best = fixes[0]
     report = make_blame(verdict, best.replaced_statement, edit=best, alternatives=tuple(
-        (fix.replaced_statement.first_line, fix.text) for fix in fixes[1:2]
-        if fix.replaced_statement.function is best.replaced_statement.function
+        (fix.replaced_statement.first_line, fix.replaced_statement.source, fix.text)
+        for fix in fixes[1:2] if fix.replaced_statement.function is best.replaced_statement.function
         and fix.replaced_statement is not best.replaced_statement))
     if best.candidate.rest:
         report.verified = f"verified: {best.candidate.rest}"

@@ -36,7 +36,7 @@ class Blame:
     expected      the value that it should have computed, or None if it is unknown
     fix           a statement that replaces the incorrect one, or ""
     verified      a sentence that says which gradients are correct with the fix, or ""
-    alternatives  pairs (line, fix), each of which would correct all gradients instead
+    alternatives  (line, source, fix) of other statements whose fix would be enough instead
     edit          the Fix (npdl.study.blame.repair) whose text is `fix`, or None
     error         the exception that the code raised, or None
     """
@@ -136,7 +136,8 @@ def _format_value_lines(report):
     lines = [f"  raised     {format_exception(report.error)}"] * (report.error is not None)
     if report.name and report.computed is not None:
         lines.append(f"  computed   {report.name} {format_array(report.computed)}")
-        lines += _format_expected_lines(report) if report.expected is not None else []
+        lines += _format_expected_lines(report) if report.expected is not None else [
+            "  expected   unknown: blame found no correct value of this shape, or several"]
     return lines + [f"  diagnosis  {report.diagnosis}"] * bool(report.diagnosis)
 
 
@@ -159,13 +160,13 @@ def _format_fix_lines(report):
     if not report.fix:
         return [] if report.kind == "raised" else [
             "  fix        none found: blame tried small edits; none makes all gradients correct"]
-    text = "delete this line" if report.fix == "pass" else report.fix
-    lines = [f"  fix        {text}", gap + (report.verified or (
+    deleted = {"pass": "delete this line"}
+    lines = [f"  fix        {deleted.get(report.fix, report.fix)}", gap + (report.verified or (
         "not verified: gradients are correct at these inputs, but not at others"))]
-    for line, fix in report.alternatives:
-        lines.append(f"  or         line {line} instead: {fix}")
-    if report.alternatives:
-        lines.append(gap + "correcting one of these lines is enough")
+    for line, source, fix in report.alternatives:
+        lines += [f"  or         line {line} instead: {' '.join(source.split())}",
+                  f"{gap}fix: {deleted.get(fix, fix)}",
+                  gap + "correcting one of these two lines is enough"]
     return lines
 
 

@@ -1,7 +1,6 @@
 """Test a student's layer in a homework folder, and name the wrong gradients."""
 
 import contextlib
-import linecache
 from pathlib import Path
 
 from npdl.errors import InputError
@@ -46,6 +45,5 @@ def format_incorrect_lines(report):
     """Return the incorrect line of a Blame and its alternatives as text, or "" if it has none."""
     if report is None or not report.line:
         return ""
-    others = [(n, linecache.getline(report.file, n)) for n, _ in report.alternatives]
-    return ", or ".join(f"line {number}, `{source.strip()}`"
-                        for number, source in [(report.line, report.source), *others])
+    return ", or ".join(f"line {line}, `{source.strip()}`" for line, source, *_ in [
+        (report.line, report.source), *report.alternatives])
