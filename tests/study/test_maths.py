@@ -19,6 +19,7 @@ from npdl.study.trace.statements import make_watched_function
     ("y = a / (b * c)", "y = a / (b ⊙ c)"),
     ("y = -(a + b)", "y = −(a + b)"),
     ("db = dz.sum(0)", "db = Σ_0 dz"),
+    ("loss = reduce_loss(sum_without_overflow(e * e, -1), r)", "loss = reduce(Σ (e ⊙ e), r)"),
     ("y = np.dot(x, self.W) + x.dot(U)", "y = x W + x U"),
     ("y = x ** 2", "y = x²"),
     ("y, cache = self.f.forward(x)", "y = f(x)"),

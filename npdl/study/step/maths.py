@@ -19,7 +19,7 @@ MODULES = ("xp", "np", "numpy", "math")
 FUNCTIONS = {name: name for name in (
     "exp", "log", "tanh", "sigmoid", "softmax", "sin", "cos", "sign", "abs", "outer", "square")} | {
     "maximum": "max", "minimum": "min", "log_softmax": "log softmax", "normal_cdf": "Φ",
-    "normal_density": "φ", "sum_rows": "Σ", "sqrt": "√"}
+    "normal_density": "φ", "sum_rows": "Σ", "sqrt": "√", "reduce_loss": "reduce"}
 SUMS = {"sum": "Σ", "mean": "mean", "max": "max", "min": "min"}
 KNOWN = (ast.Assign, ast.AugAssign, ast.Return, ast.Expr, ast.Name, ast.Constant, ast.Attribute,
          ast.BinOp, ast.UnaryOp, ast.Tuple, ast.Compare, ast.Subscript, ast.Call, ast.expr_context,
@@ -158,7 +158,7 @@ class _Mathematics(ast.NodeTransformer):
             arguments.insert(0, owner)                  # x.sum(0) as np.sum(x, 0)
         if not arguments:
             raise NoFormula
-        if name == "sum_in_float64" or owner is not None and name in SUMS:
+        if name in ("sum_in_float64", "sum_without_overflow") or owner is not None and name in SUMS:
             return self._make_sum(SUMS.get(name, "Σ"), arguments[0], [*arguments[1:], *axes])
         if owner is not None and name in INFIX and len(arguments) == 2:
             return self.visit(ast.BinOp(arguments[0], INFIX[name], arguments[1]))
