@@ -16,6 +16,7 @@ of 1e-6.
 """
 
 import linecache
+import re
 import traceback
 import zlib
 from types import SimpleNamespace
@@ -94,6 +95,14 @@ def evaluate_expression(expression, names):
         return eval(expression, dict(names))
     except Exception as error:
         raise InputError(f"{expression}: {type(error).__name__}: {error}") from error
+
+
+def fill_in_values(text, names):
+    """Replace each {expression} or {expression::format} in a text by its value."""
+    def evaluate_match(match):
+        expression, _, form = match[1].partition("::")
+        return evaluate_expression(f"format({expression}, {form!r})", names)
+    return re.sub(r"\{([^{}]+)\}", evaluate_match, text)
 
 
 def run_check(chapter, part, formulas, namespace):

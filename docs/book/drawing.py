@@ -23,17 +23,14 @@ PLOT = {"svg.fonttype": "none", "font.size": 12, "font.family": "sans-serif", "t
         "ytick.color": INK, "xtick.labelsize": 12, "ytick.labelsize": 12, "legend.frameon": False,
         "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.4,
         "grid.alpha": 0.35, "grid.linestyle": ":", "grid.color": INK,
-        "axes.prop_cycle": matplotlib.cycler(color=[INK, BLUE], linestyle=["-", "--"])}
+        "axes.prop_cycle": matplotlib.cycler(color=[INK, BLUE, INK], linestyle=["-", "--", ":"])}
 
 
 def as_svg(draw, *arguments, label):
-    """Return draw(*arguments), a Figure or a Drawing, as SVG; `label` is for screen readers."""
+    """Return the Figure draw(*arguments) as SVG; `label` is a description for screen readers."""
     with matplotlib.rc_context(PLOT | {"svg.hashsalt": label}):         # the same ids each time
-        made = draw(*arguments)
-        if isinstance(made, Drawing):
-            return made.format_svg(label)
         file = io.StringIO()
-        made.savefig(file, format="svg", transparent=True)
+        draw(*arguments).savefig(file, format="svg", transparent=True)
     text = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.S)
     text = re.sub(r'(width|height)="([\d.]+)pt"', r'\1="\2"', text, count=2)
     used = set(re.findall(r"#([\w-]+)[\")]", text))     # other ids would be twice on a page
@@ -101,7 +98,7 @@ def draw_table(height, values, rows, columns, printed_numbers=(), **options):
 class Drawing:
     """An SVG drawing of WIDTH x height units; y grows downwards.
 
-    Kinds of lines and arrows: "" for a value, "back" for a gradient, "thin" for an auxiliary line.
+    The kind of an arrow is "" for a value, and "back" for a gradient.
     """
 
     def __init__(self, height):
@@ -120,22 +117,12 @@ class Drawing:
         self.parts.append(f"<{tag} {given}>{escape(words)}</{tag}>")
 
     def text(self, x, y, words, kind=""):
-        """Write text centred at (x, y), or beginning there (kind "start")."""
+        """Write text centred at (x, y)."""
         self.add_element("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind)
 
-    def box(self, x, y, words="", width=64, height=30, kind=""):
-        """Draw a box with the centre (x, y)."""
-        self.add_element("rect", x=f"{x - width / 2:g}", y=f"{y - height / 2:g}",
-                         width=f"{width:g}", height=f"{height:g}", rx=5, kind=kind)
-        if words:
-            self.text(x, y, words)
-
-    def line(self, points, kind=""):
-        self.add_element("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind)
-
-    def arrow(self, *points, kind=""):
+    def arrow(self, *points, kind):
         """Draw a line through points, with an arrowhead at the last."""
-        self.line(points, kind)
+        self.add_element("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind)
         tip, before = np.array(points[-1]), np.array(points[-2])
         along = 8 * (tip - before) / np.linalg.norm(tip - before)
         across = np.array([-along[1], along[0]]) / 2

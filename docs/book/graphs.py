@@ -152,7 +152,8 @@ def _draw_nodes(drawing, nodes, top, kind):
             drawing.arrow(*((x, y + top) for x, y in find_route(one, node, nodes)), kind=kind)
     for node in nodes:
         x, y = node.at
-        drawing.box(x, y + top, "", BOX, HIGH, "hot" if kind and id(node) not in read else "")
+        drawing.add_element("rect", x=f"{x - BOX / 2:g}", y=f"{y + top - HIGH / 2:g}", width=BOX,
+                            height=HIGH, rx=5, kind="hot" if kind and id(node) not in read else "")
         rows = [node.name, "×".join(map(str, node.shape)),
                 " ".join(dict.fromkeys(node.also))[:14]][: 3 if node.also else 2]
         for n, words in enumerate(rows):

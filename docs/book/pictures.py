@@ -1,7 +1,8 @@
 """The pictures of ```{picture} NAME: a file in drawings/, or a function draw_NAME.
 
-An .html file in drawings/ has sliders, and static/moving.js redraws it. A function with the name
-of a trained model draws the `record` of the model. npdl computes the curves, bars and matrices.
+An .html file in drawings/ has sliders, and static/moving.js redraws it. A picture with the name of
+a trained model shows the `record` of the model: a function draws it, or an .svg file contains
+expressions such as {p[0]::.2f}. npdl computes the curves, bars and matrices.
 """
 
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 
 import npdl
 from docs.book import drawing, trained
+from docs.book.checks import fill_in_values
 from npdl.adapt.quantize import dequantize, quantize
 from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
@@ -28,11 +30,12 @@ def make_strip(tokens, rows):
 
 def render_picture(name, caption):
     """Return the picture `name` as SVG, with its caption as description."""
-    for file in DRAWINGS.glob(f"{name}.*"):
-        return drawing.add_label(file.read_text(encoding="utf-8"), caption)
     record = trained.read_record(name)
-    arguments = [record] if record else []
-    return drawing.as_svg(globals()[f"draw_{name}"], *arguments, label=caption)
+    for file in DRAWINGS.glob(f"{name}.*"):
+        text = file.read_text(encoding="utf-8")
+        text = text if file.suffix == ".html" else fill_in_values(text, record)
+        return drawing.add_label(text, caption)
+    return drawing.as_svg(globals()[f"draw_{name}"], *filter(None, [record]), label=caption)
 
 
 # -- of layers ---------------------------------------------------------------------------------
@@ -55,14 +58,14 @@ def draw_activation_derivatives():
 def draw_fading_gradients():
     """Draw the norms of the gradients in a network of ten layers, with three activations."""
     made, axis = drawing.make_figure(264)
-    for kind, style in zip((npdl.ReLU, npdl.Tanh, npdl.Sigmoid), ("-", "--", ":"), strict=True):
+    for kind in (npdl.ReLU, npdl.Tanh, npdl.Sigmoid):
         rng, layers, f = np.random.default_rng(0), [], kind()
         x, dx = rng.standard_normal((2, 100, 64))
         for W in np.linalg.qr(rng.standard_normal((10, 64, 64)))[0]:
             x, cache = f.forward(x @ W)
             layers.append((W, cache))
         norms = [np.linalg.norm(dx := f.backward(dx, c) @ W.T) for W, c in layers[::-1]]
-        axis.semilogy(range(10, 0, -1), norms / norms[0], style, label=kind.__name__)
+        axis.semilogy(range(10, 0, -1), norms / norms[0], label=kind.__name__)
     made.legend(loc="outside upper center", ncols=3)
     axis.set(xlabel="layer", yticks=(1, 1e-2, 1e-4), yticklabels=("100 %", "1 %", "0.01 %"))
     return made
@@ -116,20 +119,17 @@ def draw_sinusoidal_positions():
 
 def draw_adam_first_steps():
     """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
-    steps, model = 3000, npdl.Linear(1, 1, bias=False).astype("float64")
-    adam, taken, bare = npdl.Adam(model, lr=1e-3), [], []
-    for _ in range(steps):
-        before = model.W.data[0, 0]
-        model.W.grad[...] = 5.0
+    model = npdl.Linear(1, 1, bias=False).astype("float64")
+    adam, weights, bare = npdl.Adam(model, lr=1e-3), [model.W.data[0, 0]], []
+    model.W.grad[...] = 5.0
+    for _ in range(3000):
         adam.step()
-        taken.append((before - model.W.data[0, 0]) / adam.lr)
+        weights.append(model.W.data[0, 0])
         bare.append(adam.m["W"][0, 0] / np.sqrt(adam.v["W"][0, 0]))
-    made, axis = drawing.make_figure(250)
-    axis.semilogx(range(1, steps + 1), taken)
-    axis.semilogx(range(1, steps + 1), bare)
-    axis.set(xlabel="step", ylim=(0, 7), xticks=[1, 10, 100, 1000],
-             xticklabels=["1", "10", "100", "1,000"])
-    return made
+    lines = {"with corrections": -np.diff(weights) / adam.lr, "without": bare}
+    return drawing.draw_curves(range(1, 3001), lines, xscale="log", xticks=(1, 10, 100, 1000),
+                               xticklabels=("1", "10", "100", "1,000"), ylim=(0, 7),
+                               xlabel="step", ylabel="step / learning rate")
 
 
 def draw_causal_mask():
@@ -326,30 +326,6 @@ def draw_block_predictions(record):
     columns = ["space" if letter == " " else letter for letter in record["letters"]]
     return drawing.draw_table(316, record["p"], rows, columns, printed_numbers=record["p"],
                               ylim=(-0.5, len(rows) - 0.5))
-
-
-def draw_counting_gpt(record):
-    draw = drawing.Drawing(40 * len(record["said"]) + 10)
-    for n, (step, words) in enumerate(record["said"].items()):
-        draw.text(6, 18 + 40 * n, f"after {step} steps: twenty one …", "small start")
-        draw.text(14, 36 + 40 * n, f"“{words}”", "small start")
-    return draw
-
-
-def draw_sentence_search(record):
-    draw = drawing.Drawing(250)
-    draw.text(175, 14, "start")
-    for x, word in ((240, "the"), (70, "a")):
-        draw.line([(175, 24), (x, 60)])
-        draw.box(x, 75, f"{word}  {record['first'][word]:.2f}", 84, kind="hot")
-    for n, (second, p) in enumerate(record["second"].items()):
-        y = 120 + 33 * n
-        draw.line([(240, 90), (196, 90), (196, y), (210, y)], "" if n == 0 else "thin")
-        draw.box(264, y, f"{second} …  {record['first']['the'] * p:.2f}", 112, 26)
-    draw.line([(70, 90), (70, 208)])
-    draw.box(70, 150, "storm is", 84)
-    draw.box(70, 220, f"coming  {record['beam'][1]:.2f}", 118, kind="hot")
-    return draw
 
 
 def draw_adapter_ranks(record):

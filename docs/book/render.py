@@ -52,8 +52,8 @@ class Page:
         if part.given not in pictures.NAMES:
             raise InputError(f"picture {part.given!r} is unknown; choose one of: "
                              f"{', '.join(pictures.NAMES)}")
-        caption = fill_in_values(" ".join(part.body.split()),
-                          {"np": np} | trained.read_record(part.given))
+        caption = checks.fill_in_values(" ".join(part.body.split()),
+                                        {"np": np} | trained.read_record(part.given))
         return self.format_figure(pictures.render_picture(part.given, caption), caption)
 
     def render_graph(self, part):
@@ -88,7 +88,7 @@ class Page:
         for model in self.chapter.find_directives("picture"):
             names |= trained.read_record(model.given)
         names["answer"] = checks.evaluate_expression(expression, names)
-        question, answer = (fill_in_values(text, names) for text in (question, answer))
+        question, answer = (checks.fill_in_values(text, names) for text in (question, answer))
         body = f"<p>{self.format_inline(answer)}</p>{format_code_block(expression)}"
         return html_block(f'<div class="ask"><p>{self.format_inline(question)}</p>'
                           f'{make_folded_block("The answer", body, "answer")}</div>')
@@ -177,14 +177,6 @@ class Page:
         return html_block("\n".join(
             make_folded_block(f"<b>{full}</b> {escape(title)}", body, "question")
             for number in part.given.split() for full, title, body in solve_question(number)))
-
-
-def fill_in_values(text, names):
-    """Replace each {expression} or {expression::format} in a text by its value."""
-    def evaluate_match(match):
-        expression, _, form = match[1].partition("::")
-        return checks.evaluate_expression(f"format({expression}, {form!r})", names)
-    return re.sub(r"\{([^{}]+)\}", evaluate_match, text)
 
 
 def format_code_block(code):
