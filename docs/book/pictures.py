@@ -17,6 +17,7 @@ from npdl.decoding import filter_probabilities
 from npdl.layers.embedding import sinusoidal
 from npdl.losses import StableMaxLoss
 from npdl.optim import NEWTON_SCHULZ
+from npdl.study.plots.through_time import CELLS, compute_norm_curves
 
 DRAWINGS = Path(__file__).parent / "drawings"
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
@@ -68,6 +69,21 @@ def draw_fading_gradients():
         axis.semilogy(range(10, 0, -1), norms / norms[0], label=kind.__name__)
     made.legend(loc="outside upper center", ncols=3)
     axis.set(xlabel="layer", yticks=(1, 1e-2, 1e-4), yticklabels=("100 %", "1 %", "0.01 %"))
+    return made
+
+
+def draw_gradients_through_time():
+    """Draw the norms of gradients through time in three cells, with two initialisations."""
+    made, axes = drawing.make_figure(480, 2)
+    for axis, has_long_memory in zip(axes, (False, True), strict=True):
+        for name, (cell, _) in CELLS.items():
+            norms = compute_norm_curves(cell, has_long_memory, 100)
+            axis.semilogy(np.exp(np.log(norms).mean(0)), label=name)
+        axis.set(title="long memory" if has_long_memory else "default initialisation",
+                 ylim=(1e-16, 10), yticks=(1, 1e-5, 1e-10, 1e-15))
+        axis.grid()
+    axis.set(xlabel="steps back from the end")
+    made.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return made
 
 

@@ -38,17 +38,24 @@ def compute_gradient_norms(cell, num_time_steps, rng):
         x = rng.standard_normal((BATCH, WIDTH))
         state, cache = cell.forward(x, state)
         caches.append(cache)
-    dstate = rng.standard_normal((BATCH, cell.d_hidden))
-    norms = [_compute_norm(dstate)]
+    dstates = [rng.standard_normal((BATCH, cell.d_hidden))]
     for cache in reversed(caches):
-        _, dstate = cell.backward(dstate, cache)
-        norms.append(_compute_norm(dstate))
-    return np.array(norms[::-1])
+        dstates.append(cell.backward(dstates[-1], cache)[1])
+    parts = [d if isinstance(d, tuple) else (d,) for d in reversed(dstates)]
+    return np.array([np.sqrt(sum((part * part).sum(-1) for part in d)).mean() for d in parts])
 
 
-def _compute_norm(dstate):
-    parts = dstate if isinstance(dstate, tuple) else (dstate,)
-    return np.sqrt(sum((part * part).sum(-1) for part in parts)).mean()
+def compute_norm_curves(cell_class, has_long_memory, num_time_steps):
+    """Return norms (SEEDS, steps + 1), from the last step back, divided by that of the last."""
+    curves = []
+    for seed in range(SEEDS):
+        rng = make_rng(seed, 14)
+        cell = cell_class(WIDTH, WIDTH, rng=rng, dtype="float64")
+        if has_long_memory:
+            set_long_memory(cell, rng)
+        norms = compute_gradient_norms(cell, num_time_steps, rng)[::-1]
+        curves.append(np.maximum(norms / norms[0], 1e-300))
+    return np.array(curves)
 
 
 def plot_gradients_through_time(num_time_steps=100):
@@ -61,26 +68,13 @@ def plot_gradients_through_time(num_time_steps=100):
     for has_long_memory, axes, title in zip((False, True), made.subplots(1, 2, sharey=True), titles,
                                    strict=True):
         for dash, (name, (cls, colour)) in zip(style.DASHES, CELLS.items(), strict=False):
-            curves = np.array([_compute_norm_curve(cls, has_long_memory, num_time_steps, seed)
-                               for seed in range(SEEDS)])
-            back = np.arange(num_time_steps + 1)
-            axes.fill_between(back, curves.min(0), curves.max(0), color=colour, alpha=0.18,
-                              linewidth=0)
-            axes.plot(back, np.exp(np.log(curves).mean(0)), color=colour, linewidth=2,
+            curves = compute_norm_curves(cls, has_long_memory, num_time_steps)
+            axes.fill_between(range(num_time_steps + 1), curves.min(0), curves.max(0),
+                              color=colour, alpha=0.18, linewidth=0)
+            axes.plot(np.exp(np.log(curves).mean(0)), color=colour, linewidth=2,
                       linestyle=dash, label=name)
-        axes.set_yscale("log")
-        axes.set_ylim(1e-16, 1e2)
-        axes.set_xlim(0, num_time_steps)
+        axes.set(yscale="log", ylim=(1e-16, 1e2), xlim=(0, num_time_steps))
         style.label_axes(axes, "steps back from the end",
                          "" if has_long_memory else "gradient norm, relative (log scale)", title)
     axes.legend(frameon=False, labelcolor=style.INK, loc="lower left", handlelength=3)
     return made
-
-
-def _compute_norm_curve(cell_class, has_long_memory, num_time_steps, seed):
-    rng = make_rng(seed, 14)
-    cell = cell_class(WIDTH, WIDTH, rng=rng, dtype="float64")
-    if has_long_memory:
-        set_long_memory(cell, rng)
-    norms = compute_gradient_norms(cell, num_time_steps, rng)[::-1]
-    return np.maximum(norms / norms[0], 1e-300)
