@@ -224,6 +224,16 @@ def draw_stablemax():
     return drawing.draw_curves(x, lines, xlabel="logit", ylabel="value")
 
 
+def draw_grokfast_factors():
+    """Draw the factors by which Grokfast multiplies gradients that are waves in time."""
+    period = np.geomspace(2, 2000, 241)
+    lines = {f"β = {beta}": abs(1 + 2 * (1 - beta) / (1 - beta * np.exp(-2j * np.pi / period)))
+             for beta in (0.98, 0.9)}
+    return drawing.draw_curves(period, lines, xscale="log", xticks=(2, 10, 100, 1000),
+                               xticklabels=("2", "10", "100", "1,000"), yticks=(1, 2, 3),
+                               xlabel="period in steps", ylabel="factor")
+
+
 def draw_muon_rounds():
     """Draw five rounds of Muon's polynomial and of Newton and Schulz's, for one singular value."""
     lines = dict.fromkeys(("Muon", "Newton and Schulz"), tau := np.geomspace(1e-4, 1, 241))
