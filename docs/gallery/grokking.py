@@ -1,8 +1,8 @@
 """python -m docs.gallery.grokking: train the README's first run, and draw its two pictures.
 
-grokking.webp is an animation with FRAMES frames: loss, accuracy, and a 2-D projection of the
-embeddings of the 31 numbers. The projection is onto the plane of their strongest Fourier
-component after training. grokking-curves.png is a copy of the run's curves.png.
+grokking.webp is an animation: loss, accuracy, and a 2-D projection of the embeddings of the 31
+numbers. The projection is onto the plane of their strongest Fourier component after training.
+grokking-curves.png is a copy of the run's curves.png.
 """
 
 import shutil
@@ -20,8 +20,7 @@ from npdl.train.recipes import make_recipe_config
 from npdl.train.run import train
 
 GALLERY = Path(__file__).resolve().parent
-FRAMES = 60
-RATE, LAST = 8, 25                  # frames a second, and how often the last one is shown
+FRAMES, RATE, LAST = 60, 8, 25      # frames, frames a second, how often the last one is shown
 
 
 def train_and_record():

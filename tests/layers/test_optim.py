@@ -56,6 +56,19 @@ def test_optimizers_match_torch(npdl_class, torch_name, options, npdl_options, t
         np.testing.assert_allclose(array, wanted[name].detach(), rtol=0, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("optimizer_class, options, expected", [        # the gradients are 2 and 4
+    (NesterovSGD, {"momentum": 0.5}, 1 - 0.1 * (2 + 0.5 * 2) - 0.1 * (4 + 0.5 * 5)),
+    (RMSprop, {"beta": 0.75, "eps": 0.5}, 1 - 0.1 * 2 / 1.5 - 0.1 * 4 / (4.75**0.5 + 0.5))])
+def test_two_steps_by_hand(optimizer_class, options, expected):
+    model = Linear(1, 1, bias=False, dtype="float64")
+    model.W.data[...] = 1
+    optimizer = optimizer_class(model, 0.1, **options)
+    for gradient in (2, 4):
+        model.W.grad[...] = gradient
+        optimizer.step()
+    assert float(model.W.data[0, 0]) == pytest.approx(expected, rel=1e-12)
+
+
 def test_decay_only_matrices_limits_decay():
     rates = {}
     for prepare in (lambda model: None, optim.decay_only_matrices):

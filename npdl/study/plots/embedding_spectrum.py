@@ -77,7 +77,6 @@ def plot_embeddings(run, title):
     _draw_points(axes, scores, range(p))
     style.label_axes(axes, f"first axis of frequency {k}", "second axis",
                      f"n at the angle 2π·{k}n/{p}")
-    axes.set_aspect("equal", "datalim")
     return made
 
 
@@ -86,7 +85,6 @@ def _draw_components(axes, matrix, labels):
     _draw_points(axes, scores, labels)
     style.label_axes(axes, f"component 1 ({share[0]:.0%} of the variance)",
                      f"component 2 ({share[1]:.0%})", "principal components")
-    axes.set_aspect("equal", "datalim")
 
 
 def _draw_points(axes, scores, labels):
@@ -98,6 +96,7 @@ def _draw_points(axes, scores, labels):
         axes.annotate(style.escape_token(str(label)), point, outward, textcoords="offset points",
                       ha="center", va="center", fontsize=8, color=style.INK, parse_math=False)
     axes.margins(0.12)
+    axes.set_aspect("equal", "datalim")
 
 
 def _draw_spectrum(axes, powers):
