@@ -5,7 +5,6 @@ heads of an attention). `c_source` can't write them, because they are not loops 
 C functions because NumPy is slow at both.
 """
 
-import numpy as np
 
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
@@ -26,44 +25,39 @@ class SumByIndexSource:
     of index v, counted from 1. If v does not occur, place[v] is 0.
     """
 
-    def __init__(self, name, group):
-        (op,) = group.operations
-        rows, index = op.inputs
-        size, width = op.output.shape
-        kind, self.pointers = TYPES[rows.dtype.name], [rows, index, op.output]
+    def __init__(self, name, op):
+        rows, index, out = self.pointers = [*op.inputs, op.output]
+        (size, width), kind = out.shape, TYPES[rows.dtype.name]
         most = min(size, index.size) * width
         self.scratch = 8 * (most + size)
-        step = 1 if index.is_contiguous else index.strides[0] // 8
-        self.text = f"""void {name}(char **P) {{
-double *total = (double *)P[0]; {kind} *rows = ({kind} *)P[1]; {kind} *out = ({kind} *)P[3];
-int64_t *index = (int64_t *)P[2], *place = (int64_t *)(total + {most}), count = 0;
-for (size_t v = 0; v < {size}; v++) place[v] = 0;
-for (size_t i = 0; i < {index.size}; i++) {{
-int64_t v = index[i * {step}];
+        sizes, (row_steps, index_steps) = merge_axes(index.shape, [rows.strides[:-1],
+                                                                    index.strides])
+        (v_step, j_step), row_step = (s // out.dtype.itemsize for s in out.strides), (
+            rows.strides[-1] // rows.dtype.itemsize)
+        self.text = "\n".join([f"""void {name}(char **P) {{
+double *total = (double *)P[0]; int64_t *place = (int64_t *)(total + {most}), count = 0;
+for (size_t v = 0; v < {size}; v++) place[v] = 0;""", *loop_heads(sizes), f"""
+int64_t v = (({TYPES[index.dtype.name]} *)P[2])[{offset_expression(index_steps, index)}];
 if (!place[v]) {{
 double *sum = total + count * {width}; place[v] = ++count;
 for (size_t j = 0; j < {width}; j++) sum[j] = 0;
 }}
-{kind} *row = rows + i * {width}; double *sum = total + (place[v] - 1) * {width};
-#pragma omp simd
-for (size_t j = 0; j < {width}; j++) sum[j] += row[j];
-}}
-for (size_t v = 0; v < {size}; v++, out += {width}) {{
+{kind} *row = ({kind} *)P[1] + {offset_expression(row_steps, rows)};
 double *sum = total + (place[v] - 1) * {width};
-if (place[v]) for (size_t j = 0; j < {width}; j++) out[j] = ({kind})sum[j];
-else for (size_t j = 0; j < {width}; j++) out[j] = 0;
+#pragma omp simd
+for (size_t j = 0; j < {width}; j++) sum[j] += row[j * {row_step}];
+{"}" * len(sizes)}
+{TYPES[out.dtype.name]} *out = ({TYPES[out.dtype.name]} *)P[3];
+for (size_t v = 0; v < {size}; v++)
+for (size_t j = 0; j < {width}; j++)
+out[v * {v_step} + j * {j_step}] = place[v] ? total[(place[v] - 1) * {width} + j] : 0;
 }}
-}}
-"""
+"""])
 
     @staticmethod
-    def can_compute(group):
-        """Return True if a group is one `sum_by_index` whose rows and output are contiguous."""
-        op = group.operations[0]
-        return op.kind == "sum_by_index" and op.inputs[1].dtype == np.int64 and (
-            op.output.dtype.name in ("float32", "float64")) and (
-            op.inputs[0].is_contiguous and op.output.is_contiguous) and (
-            op.inputs[1].is_contiguous or op.inputs[1].ndim == 1)
+    def can_compute(op):
+        return op.kind == "sum_by_index" and has_c_arrays(op) and op.output.dtype.kind == "f" and (
+            op.inputs[0].ndim == op.inputs[1].ndim + 1)
 
 
 class SmallProductsSource:
@@ -73,8 +67,7 @@ class SmallProductsSource:
     is transposed, the inner loop goes along k: out[i, j] = sum_k a[i, k] * b[k, j].
     """
 
-    def __init__(self, name, group):
-        (op,) = group.operations
+    def __init__(self, name, op):
         a, b, out = (*op.inputs, op.output)
         kind, size, self.scratch = TYPES[out.dtype.name], out.dtype.itemsize, 0
         self.pointers, sizes = [a, b, out], out.shape[:-2]
@@ -104,9 +97,8 @@ class SmallProductsSource:
         self.text = "\n".join([*lines, "}" * (len(sizes) + 2), ""])
 
     @staticmethod
-    def can_compute(group):
-        """Return True if a group is one matmul of stacks of matrices, each too small for BLAS."""
-        op = group.operations[0]
+    def can_compute(op):
+        """Return True if an operation multiplies stacks of matrices that are too small for BLAS."""
         if op.kind != "matmul" or not has_c_arrays(op) or not op.output.size or (
                 min(view.ndim for view in op.views) < 3) or (
                 len({view.dtype for view in op.views}) > 1 or op.output.dtype.kind != "f"):
@@ -122,8 +114,11 @@ def generate_c_module(groups):
     """Return the C source of all groups that C can compute, and {group: its source object}."""
     sources = {}
     for group in groups:
-        kinds = [GroupSource] if group.row_ops else [k for k in SINGLE if k.can_compute(group)]
-        if kinds:
-            sources[group] = kinds[0](f"g{len(sources)}", group)
+        name, op = f"g{len(sources)}", group.operations[0]
+        kinds = [] if group.row_ops else [kind for kind in SINGLE if kind.can_compute(op)]
+        if group.row_ops:
+            sources[group] = GroupSource(name, group)
+        elif kinds:
+            sources[group] = kinds[0](name, op)
     texts = [source.text for source in sources.values()]
     return "\n".join([HEAD, c_math.generate_math_functions(), *texts]), sources

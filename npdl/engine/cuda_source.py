@@ -13,6 +13,7 @@ No kernel uses atomic additions, so the results are bitwise identical in each ru
 from npdl.cublas import can_multiply
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
+from npdl.engine.c_module import SumByIndexSource
 from npdl.engine.c_source import GroupSource, flatten_to_one_row, has_c_arrays, offset_expression
 from npdl.engine.operation import may_overlap
 from npdl.engine.rows import Operand, broadcast_strides, make_row_operation, merge_axes
@@ -213,10 +214,7 @@ class SumByIndexKernel(Kernel):
             f"a2[v * {out.strides[0] // out.dtype.itemsize} + "
             f"j * {out.strides[1] // out.dtype.itemsize}] = sum; }}"])
 
-    @staticmethod
-    def can_compute(op):
-        return op.kind == "sum_by_index" and has_c_arrays(op) and op.output.dtype.kind == "f" and (
-            op.inputs[0].ndim == op.inputs[1].ndim + 1)
+    can_compute = SumByIndexSource.can_compute
 
 
 SINGLE = (TakeKernel, SumByIndexKernel)         # of one operation
