@@ -10,11 +10,11 @@ block of threads computes a long row. The threads of a block compute a sum toget
 No kernel uses atomic additions, so the results are bitwise identical in each run.
 """
 
-from npdl.cublas import can_multiply
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
 from npdl.engine.c_module import SumByIndexSource
 from npdl.engine.c_source import GroupSource, flatten_to_one_row, has_c_arrays, offset_expression
+from npdl.engine.cublas import can_multiply
 from npdl.engine.operation import may_overlap
 from npdl.engine.rows import Operand, broadcast_strides, make_row_operation, merge_axes
 

@@ -15,8 +15,8 @@ import itertools
 
 import numpy as np
 
-from npdl.cublas import Handle
 from npdl.engine.arena import ALIGNMENT, Arena, align_size
+from npdl.engine.cublas import Handle
 from npdl.engine.cuda_source import HEAD, REDUCTIONS, Kernel, can_run_on_gpu, make_kernels
 from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View

@@ -20,7 +20,7 @@ PROGRAMS = {"exercises", "experiments", "docs", "tests"}
 ON_DEMAND = {"npdl/__init__.py", "npdl/__main__.py"}
 # The third-party modules that npdl may import, and the files in which it may.
 CUPY = ("npdl/backend.py", "npdl/engine/cuda_target.py")
-OPTIONAL = {"cupy": CUPY, "cupyx": CUPY, "cupy_backends": ("npdl/cublas.py",),
+OPTIONAL = {"cupy": CUPY, "cupyx": CUPY, "cupy_backends": ("npdl/engine/cublas.py",),
             "threadpoolctl": ("npdl/threads.py",)}
 
 

@@ -1,12 +1,12 @@
-"""npdl/cublas.py: products in any layout, in TF32 where CuPy's setting says so."""
+"""npdl/engine/cublas.py: products in any layout, in TF32 where CuPy's setting says so."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from npdl import cublas
 from npdl.backend import to_device, to_host, xp
+from npdl.engine import cublas
 from npdl.engine.cuda_target import make_stream_and_handle
 from npdl.train.versions import collect_versions
 from tests.tools.device import needs_cupy
