@@ -11,7 +11,14 @@ from operator import index as as_index
 import numpy as np
 
 from npdl.backend import make_rng
-from npdl.errors import InputError, checked_ids, checked_integer, require_fraction, short_repr
+from npdl.errors import (
+    InputError,
+    checked_ids,
+    checked_integer,
+    require_bool,
+    require_fraction,
+    short_repr,
+)
 
 OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")
@@ -87,20 +94,20 @@ class ModularArithmetic:
 
     `operator` is o: "+", "-", "*" or "/", and is applied from left to right. The operands are
     integers modulo `p`, and the results integers modulo `q` (p if None). For "/" the result is
-    chosen first, so that every division is exact. With `symmetric`, only equations with a <= b
-    (<= c) are made. The equations are shuffled with `seed`. The first round(N * r_train) of them
-    are `train`, and the rest are `validation`. With `stratified`, the equations of order 2 and of
-    order 3 are split separately. The vocabulary has `numbers` numbers. None means as many as the
-    equations need. Raises InputError for settings out of range.
+    chosen first, so that every division is exact. The equations are shuffled with `seed`. The first
+    round(N * r_train) of them are `train`, and the rest are `validation`. With `stratified`, the
+    equations of order 2 and of order 3 are split separately. The vocabulary has `numbers` numbers.
+    None means as many as the equations need. Raises InputError for settings out of range.
     """
 
     def __init__(self, p=31, operator="+", q=None, orders=(2,), r_train=0.5, seed=0,
-                 symmetric=False, stratified=False, numbers=None):
+                 stratified=False, numbers=None):
         self.p = checked_integer("p", p, 2)
         self.q = self.p if q is None else checked_integer("q", q, 1, MOST_NUMBERS)
         self.operator, self.orders = operator, _checked_orders(orders)
         self.r_train, self.seed = r_train, checked_integer("seed", seed, 0, 2**32 - 1)
-        self.symmetric, self.stratified = bool(symmetric), bool(stratified)
+        self.stratified = stratified
+        require_bool(stratified=stratified)
         require_fraction(r_train=r_train)
         self._check_options()
         largest = max(self.p, self.q)
@@ -128,9 +135,6 @@ class ModularArithmetic:
             raise InputError(f"p = {self.p} is not prime; '/' needs a prime p; choose another p")
         if self.operator == "/" and self.q != self.p:
             raise InputError(f"q = {self.q} with p = {self.p}; '/' needs q equal to p; leave q out")
-        if self.symmetric and self.operator not in ("+", "*"):
-            raise InputError(f"symmetric = True with operator '{self.operator}', which does not "
-                             "commute; set symmetric=False")
         if self.stratified and self.orders != (2, 3):
             raise InputError(f"stratified = True with orders = {self.orders}; set orders=(2, 3) or "
                              "stratified=False")
@@ -144,8 +148,6 @@ class ModularArithmetic:
             dividend = loops.prod(axis=1) % self.p
             return np.column_stack([dividend, loops[:, 1:]]), loops[:, 0]
         operands = np.indices((self.p,) * order, dtype=np.int64).reshape(order, -1).T
-        if self.symmetric:
-            operands = operands[(np.diff(operands, axis=1) >= 0).all(axis=1)]
         apply = {"+": np.add, "-": np.subtract, "*": np.multiply}[self.operator]
         return operands, apply.reduce(operands, axis=1) % self.q
 

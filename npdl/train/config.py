@@ -29,7 +29,7 @@ from npdl.train.engine import ENGINES
 from npdl.train.initialise import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
-RETIRED = ("compute", "merged")          # settings of old runs that have no effect now
+RETIRED = ("compute", "merged", "symmetric")    # settings of old runs that are ignored
 RENAMED = {"fast": "recorded", "eager": "recorded"}     # engines of old runs
 
 # The long headings of options.
@@ -222,6 +222,8 @@ class Config:
         """
         kind = find_config_class(values)
         unknown = sorted(values.keys() - set(RETIRED).union(*map(list_setting_names, TASKS)))
+        if values.get("symmetric"):         # it would get other data now
+            unknown = ["symmetric"]
         if unknown:
             raise InputError(f"setting {unknown[0]!r} is unknown to this version of npdl")
         values = {name: _convert_json_value(value) for name, value in values.items()
@@ -304,7 +306,6 @@ class ArithmeticConfig(LanguageModelConfig):
                             allowed=OPERATORS)
     orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
                                       rare=True)
-    symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
     stratified: bool = setting(ARITHMETIC, False, "with --orders 2,3: split the equations of "
                                "each order separately", rare=True)
     r_train: float = setting(ARITHMETIC, 0.5, "fraction of the equations, or of the text, to train "

@@ -22,7 +22,7 @@ from npdl.train.initialise import initialise
 from npdl.train.pretrained import hash_model, load
 from npdl.train.pretrained.folder import open_model
 
-DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
+DATA = ("p", "operator", "q", "orders", "r_train", "seed", "stratified", "numbers")
 CHUNK_TOKENS = 2048     # tokens that are evaluated at a time; larger values need more memory
 CHUNK_SCORES = 1 << 22  # logits that are evaluated at a time; larger values need more memory
 BATCHES, EVALUATION = 3, 4      # keys of the random generators for batches and evaluations

@@ -40,12 +40,13 @@ def test_a_setting_of_another_task_is_refused(settings, said):
 
 def test_a_file_of_an_earlier_version_is_read():
     """It has settings of arithmetic in a text's file, and one that npdl no longer has."""
-    old = {**Config().to_json(), "compute": "shared", "text": "b", "sha256": "c", "block": 16,
-           "characters": "ab", "eval_batches": 3}
+    old = {**Config().to_json(), "compute": "shared", "symmetric": False, "text": "b",
+           "sha256": "c", "block": 16, "characters": "ab", "eval_batches": 3}
     del old["engine"], old["init"]                              # which came later
     config = Config.from_json(old)
     assert (config.text, config.block, config.steps, config.clip) == ("b", 16, 10001, 1.0)
     assert (config.engine, config.init) == ("recorded", "torch")
     assert not {"p", "orders", "compute"} & config.to_json().keys()
-    with pytest.raises(InputError, match="'novel' is unknown"):
-        Config.from_json({**old, "novel": 1})
+    for name in ("novel", "symmetric"):
+        with pytest.raises(InputError, match=f"'{name}' is unknown"):
+            Config.from_json({**old, name: True})

@@ -37,8 +37,8 @@ MODEL_ADAPTERS = {"rank": 8}                                # of a real model
 MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # smaller errors than the defaults
 # Settings that a fine-tuning takes from its run.
 INHERITED = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
-        "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator", "orders",
-        "stratified", "characters", "block", "eval_batches")
+             "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator",
+             "orders", "stratified", "characters", "block", "eval_batches")
 
 
 def add_arguments(p):
