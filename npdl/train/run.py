@@ -22,6 +22,7 @@ from npdl.cli.console import describe_missing_packages, print_note
 from npdl.cli.folders import remove_stale_files
 from npdl.cli.options import option_name
 from npdl.errors import InputError
+from npdl.files import sync_to_disk
 from npdl.train import checkpoint
 from npdl.train import folder as folders
 from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, parameter_l2_norm
@@ -126,6 +127,7 @@ class Run:
     def save_checkpoint(self):
         """Write the checkpoint. Raises Diverged if a parameter is not finite."""
         self._check_finite()
+        sync_to_disk(self.folder / "metrics.jsonl")         # a checkpoint needs the records before
         arrays, meta = checkpoint.collect_state(self.config, self.model, self.optimizer, self.step,
                                                 time.monotonic() - self.started)
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)

@@ -15,9 +15,8 @@ from npdl.backend import is_host, is_tf32, xp
 from npdl.engine import c_build
 from npdl.threads import threadpool_info
 
-ROOT = Path(npdl.__file__).parents[1]
-ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py", "npdl/layers",
-          "npdl/models", "npdl/adapt", "npdl/engine", "npdl/train/engine.py")
+ROOT = Path(npdl.__file__).parent
+NOT_IN_STEPS = ("cli", "decoding", "study")         # folders whose code computes no training step
 
 
 def collect_versions():
@@ -52,12 +51,12 @@ def get_gpu_name():
 
 @functools.cache
 def compute_engine_digest():
-    """Return 12 hexadecimal digits of the SHA-256 of the files that compute a step (ENGINE)."""
+    """Return 12 hexadecimal digits of the SHA-256 of npdl's files, without NOT_IN_STEPS."""
     total = hashlib.sha256()
-    for name in ENGINE:
-        path = ROOT / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            total.update(file.relative_to(ROOT).as_posix().encode() + b"\0")
+    for file in sorted(ROOT.rglob("*.py")):
+        name = file.relative_to(ROOT)
+        if name.parts[0] not in NOT_IN_STEPS:
+            total.update(name.as_posix().encode() + b"\0")
             total.update(file.read_bytes().replace(b"\r\n", b"\n"))
     return total.hexdigest()[:12]
 

@@ -262,15 +262,12 @@ def test_versions_of_engine_and_libraries_are_collected():
     assert all(isinstance(value, str) and value for value in found.values())
 
 
-def test_engine_digest_depends_on_engine_files_only(tmp_path, monkeypatch):
+def test_engine_digest_depends_on_files_that_compute_steps_only(tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "ROOT", tmp_path)
-    for name in versions.ENGINE:
-        path = tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x = 1\n")
-    digest = versions.compute_engine_digest.__wrapped__
-    before = digest()
-    (tmp_path / "script.py").write_text("")
-    assert digest() == before and len(before) == 12
-    (tmp_path / "npdl" / "core.py").write_text("x = 2\n")
-    assert digest() != before
+    digest, digests = versions.compute_engine_digest.__wrapped__, []
+    for name in ("", "data/text.py", "study/step.py", "data/text.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        if name:
+            (tmp_path / name).write_text(f"x = {len(digests)}\n")
+        digests.append(digest())
+    assert digests[1] == digests[2] and len(set(digests)) == 3 and len(digests[0]) == 12
