@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from npdl.errors import InputError
+
 SHOWN = 30              # lines of a report
 
 
@@ -45,6 +47,9 @@ def profile(recorded_step, repeats=10):
 
     Each time is the smallest of `repeats` measurements. The parameters are restored at the end.
     """
+    if not getattr(recorded_step, "recordings", None):
+        raise InputError("profile: the step has no recording; make the step with threads=1, and "
+                         "call it once before")
     recording = recorded_step.recordings[0]
     state = {view.buffer for op in recording.operations for view in op.written_views}
     saved = [(buffer.array, buffer.array.copy()) for buffer in state if not buffer.is_temporary]

@@ -5,8 +5,12 @@ from html import unescape
 
 import pytest
 
+from npdl import SGD, Linear
 from npdl.__main__ import main
-from npdl.engine.profile import Line
+from npdl.engine import compile_step
+from npdl.engine.profile import Line, profile
+from npdl.errors import InputError
+from npdl.losses import SquaredError
 from npdl.study.profile import add_arguments, format_page
 
 ROW = re.compile(r"<td>([\d.]*)<td>([\d.]*)%?<td>[\d.]*<td>[\d.]*<td>(\d+)<td>(.*?)</tr>")
@@ -32,6 +36,14 @@ def test_the_most_expensive_function_comes_first():
     assert "A step of &lt;Net&gt;: 4 ms" in text
     assert text.index("<h2>add_arguments, 75.0%</h2>") < text.index("<h2>format_page, 25.0%</h2>")
     assert ("1.000", "25.0", str(numbers[0])) in [row[:3] for row in ROW.findall(text)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_step_without_a_recording_is_refused_in_one_line(threads):
+    model = Linear(2, 2)
+    step = compile_step(model, SquaredError(), SGD(model, 0.1), threads=threads)
+    with pytest.raises(InputError, match="make the step with threads=1, and call it once"):
+        profile(step.recorded)
 
 
 @pytest.mark.parametrize(("name", "line"), [
