@@ -53,23 +53,19 @@ def _import_cupy():
     try:
         import cupy
     except ModuleNotFoundError as error:
-        raise BackendError(
-            "backend 'cupy': CuPy is not installed; install cupy-cuda12x[ctk] or "
-            f"cupy-cuda13x[ctk] to match your driver, {instead} ({error})"
-        ) from error
+        raise BackendError("backend 'cupy': CuPy is not installed; install cupy-cuda12x[ctk] or "
+                           "cupy-cuda13x[ctk] to match your driver, "
+                           f"{instead} ({error})") from error
     except ImportError as error:
-        raise BackendError(
-            "backend 'cupy': CuPy is installed but cannot be loaded; install just one of "
-            f"cupy-cuda12x and cupy-cuda13x, {instead} ({_describe_cause(error)})"
-        ) from error
+        raise BackendError("backend 'cupy': CuPy is installed but cannot be loaded; install just "
+                           "one of cupy-cuda12x and cupy-cuda13x, "
+                           f"{instead} ({_describe_cause(error)})") from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # no driver, one that is too old, or no device
-        raise BackendError(
-            f"backend 'cupy': no usable GPU{_describe_visible_devices()}; if nvidia-smi lists a "
-            "GPU, its driver may be too old for this CuPy: update the driver, "
-            f"{instead} ({_describe_cause(error)})"
-        ) from error
+        raise BackendError(f"backend 'cupy': no usable GPU{_describe_visible_devices()}; if "
+                           "nvidia-smi lists a GPU, its driver may be too old for this CuPy: "
+                           f"update the driver, {instead} ({_describe_cause(error)})") from error
     if count == 0:
         raise BackendError(f"backend 'cupy': no GPU was found{_describe_visible_devices()}; check "
                            f"with nvidia-smi, {instead}")
@@ -101,16 +97,12 @@ def convert_cupy_errors():
         if not _is_cupy_error(error):
             raise
         if isinstance(error, MemoryError):
-            raise BackendError(
-                f"backend 'cupy': the GPU's memory{_describe_memory_limit(error)} is full; lower "
-                "--batch, --width, --layers or the length, or use '--backend numpy' "
-                f"({_describe_cause(error)})"
-            ) from error
-        raise BackendError(
-            f"backend 'cupy': {type(error).__name__}: {_describe_cause(error)}; check the GPU with "
-            "nvidia-smi, and that cupy-cuda12x or cupy-cuda13x fits its driver, or use "
-            "'--backend numpy'"
-        ) from error
+            raise BackendError("backend 'cupy': the GPU's memory is full; lower --batch, --width, "
+                               "--layers or the length, or use '--backend numpy' "
+                               f"({_describe_cause(error)})") from error
+        raise BackendError(f"backend 'cupy': {type(error).__name__}: {_describe_cause(error)}; "
+                           "check the GPU with nvidia-smi, and that cupy-cuda12x or cupy-cuda13x "
+                           "fits its driver, or use '--backend numpy'") from error
 
 
 def _is_cupy_error(error):
@@ -118,17 +110,6 @@ def _is_cupy_error(error):
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
         return not is_host()
     return type(error).__module__.split(".")[0] in ("cupy", "cupyx", "cupy_backends", "cuda")
-
-
-def _describe_memory_limit(error):
-    """Return the size of the GPU's memory, or of CuPy's limit, as text. If unknown, return ""."""
-    try:
-        limit = xp.get_default_memory_pool().get_limit()
-        if limit and "limit" in str(error):
-            return f", limited to {limit / 2**20:.0f} MiB (CUPY_GPU_MEMORY_LIMIT),"
-        return f" ({xp.cuda.runtime.memGetInfo()[1] / 2**30:.0f} GiB)"
-    except Exception:       # after an error the GPU may not answer; report the first error
-        return ""
 
 
 def use(name):

@@ -219,21 +219,11 @@ def checked_tokens(ids, owner, max_len=None, size=LARGEST_INTEGER):
     """Return token ids (B, S) as an array. Raise InputError unless S <= max_len and ids < size."""
     ids = checked_ids(ids, size)
     if ids.ndim != 2 or 0 in ids.shape:
-        raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), and not "
-                         "empty")
+        raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), and not empty")
     if max_len is not None and ids.shape[1] > max_len:
         raise InputError(f"{owner}: sequences of {ids.shape[1]} tokens are longer than max_len = "
                          f"{max_len}; shorten them, or make the model with a larger max_len")
     return ids
-
-
-def checked_key_mask(key_mask, shape, owner):
-    """Return `key_mask` as an array. Raise InputError unless it is a bool array of this shape."""
-    mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
-    if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
-        raise InputError(f"{owner}: key_mask is {describe(mask)}; it must be bool "
-                         f"{tuple(shape)}, the shape of the ids, and True for valid tokens")
-    return mask
 
 
 def checked_positions(owner, x, positions, sizes):
@@ -319,10 +309,9 @@ def check_loss_shapes(logits_shape, targets, loss_mask):
     check_dtype_kinds("b", "loss", loss_mask=loss_mask)
     if (len(logits_shape) != 3 or not logits_shape[2]
             or not targets.shape == loss_mask.shape == logits_shape[:2]):
-        raise InputError(
-            f"loss: logits {logits_shape}, targets {targets.shape} and loss_mask {loss_mask.shape} "
-            "do not fit; they must be (B, S, V), (B, S) and (B, S), with V of at least 1"
-        )
+        raise InputError(f"loss: logits {logits_shape}, targets {targets.shape} and loss_mask "
+                         f"{loss_mask.shape} do not fit; they must be (B, S, V), (B, S) and "
+                         "(B, S), with V of at least 1")
 
 
 def require_layers(owner, layers, expected="a Layer, such as a model, and not its parameters"):

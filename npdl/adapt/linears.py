@@ -90,8 +90,7 @@ class LoRALinear(Layer):
     def __init__(self, base, rank=4, alpha=None, *, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
         if not isinstance(base, FrozenLinear):
-            raise InputError(f"LoRALinear: got {describe(base)}; give a Linear or a "
-                             "QuantLinear")
+            raise InputError(f"LoRALinear: got {describe(base)}; give a Linear or a QuantLinear")
         D, E = base.sizes
         checked_integer("rank", rank, 1, min(D, E))
         if alpha is not None:

@@ -119,10 +119,8 @@ def _select_layers(model, classes, where, caller):
     chosen = {name: layer for name, layer in candidates.items() if where is None
               or any(name == end or name.endswith("." + end) for end in ends)}
     if not chosen:
-        raise InputError(
-            f"{caller}: no linear layer fits where = {where!r}; "
-            f"the model has: {', '.join(candidates) or 'none'}"
-        )
+        raise InputError(f"{caller}: no linear layer fits where = {where!r}; "
+                         f"the model has: {', '.join(candidates) or 'none'}")
     return chosen
 
 

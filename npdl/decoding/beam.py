@@ -158,10 +158,8 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
 
 def extend_hypotheses(ranking, hypotheses, parents, tokens, totals, ended):
     """Return the results of `best_expansions` as Hypotheses. ended[i] is True for complete ones."""
-    return [
-        ranking.make_hypothesis((*hypotheses[p].tokens, token), total, bool(end))
-        for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
-    ]
+    return [ranking.make_hypothesis((*hypotheses[p].tokens, token), total, bool(end))
+            for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)]
 
 
 def best_expansions(hypotheses, log_probs, limit=None):

@@ -124,7 +124,5 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
                 break
             rows, state = checked_scores(scorer.advance(state, row_of[~ended], tokens[~ended]))
             active, row_of = active[~ended], np.arange(len(rows))
-    return [
-        ranking.make_hypothesis(tokens, total, bool(done))
-        for tokens, total, done in zip(sequences, totals, complete, strict=True)
-    ]
+    return [ranking.make_hypothesis(tokens, total, bool(done))
+            for tokens, total, done in zip(sequences, totals, complete, strict=True)]

@@ -117,10 +117,4 @@ class Softmax(Layer):
         return dx
 
 
-ACTIVATIONS = {
-    "gelu": GELU,
-    "gelu-tanh": TanhGELU,
-    "relu": ReLU,
-    "tanh": Tanh,
-    "sigmoid": Sigmoid,
-}
+ACTIVATIONS = {"gelu": GELU, "gelu-tanh": TanhGELU, "relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid}

@@ -63,9 +63,11 @@ def attend_backward(dy, cache, dropout=NO_DROPOUT):
 class DotAttention(Layer):
     """Attention (see npdl.layers.attention) with score(q, k) = q . k."""
 
+    scale = 1.0
+
     def forward(self, q, k, v, mask=None):
         check_attention(q, k, v, mask)
-        y, cache = attend(q, k, v, mask, scale=1.0)
+        y, cache = attend(q, k, v, mask, self.scale)
         return y, cache
 
     def backward(self, dy, cache):
@@ -81,10 +83,7 @@ class ScaledDotAttention(DotAttention):
     Vaswani et al. 2017, arXiv:1706.03762.
     """
 
-    def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v, mask)
-        y, cache = attend(q, k, v, mask)
-        return y, cache
+    scale = None                        # 1/sqrt(d)
 
 
 class AdditiveAttention(Layer):

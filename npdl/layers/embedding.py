@@ -113,8 +113,7 @@ class SinusoidalPositions(Layer):
 
     def forward(self, x, positions=None):
         positions = checked_positions("SinusoidalPositions", x, positions, self.table.shape)
-        positions = to_device(positions)
-        y = x + self.table.astype(x.dtype)[positions]
+        y = x + self.table.astype(x.dtype)[to_device(positions)]
         return y, Cache(shape=x.shape)
 
     def backward(self, dy, cache):
@@ -136,8 +135,7 @@ class LearnedPositions(Layer):
         self.W = Param(standard_normal(generator(rng), (max_len, d_model), dtype))
 
     def forward(self, x, positions=None):
-        positions = checked_positions("LearnedPositions", x, positions, self.W.shape)
-        positions = to_device(positions)
+        positions = to_device(checked_positions("LearnedPositions", x, positions, self.W.shape))
         y = x + self.W.data[positions]
         return y, Cache(positions=xp.broadcast_to(positions, x.shape[:-1]))
 

@@ -11,6 +11,7 @@ from npdl.errors import (
     check_floats,
     check_gradient,
     describe,
+    is_array,
     require_choice,
     require_layers,
     require_positive,
@@ -182,14 +183,18 @@ class Identity(Layer):
         return dy
 
 
-def expand_mask(key_mask):
-    """Reshape a mask of valid tokens (B, S) to (B, 1, 1, S), for use as an attention mask."""
+def expand_mask(key_mask, shape=None, owner="expand_mask"):
+    """Reshape a mask of valid tokens (B, S) to (B, 1, 1, S), for use as an attention mask.
+
+    Raises InputError unless it is a bool array of this shape, or of any (B, S) if `shape` is None.
+    """
     if key_mask is None:
         return None
     mask = as_array(key_mask)
-    if mask.ndim != 2 or mask.dtype.kind != "b":
-        raise InputError(f"padding: the mask is {describe(mask)}; it must be bool (B, S), True "
-                         "for valid tokens")
+    if not is_array(mask) or mask.dtype.kind != "b" or mask.ndim != 2 or shape not in (
+            None, mask.shape):
+        raise InputError(f"{owner}: key_mask is {describe(mask)}; it must be bool "
+                         f"{shape or '(B, S)'}, True for valid tokens")
     return mask[:, None, None, :]
 
 

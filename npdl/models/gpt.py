@@ -1,21 +1,15 @@
 """GPT, a causal transformer with many options, and GPT-2: logits over the vocabulary."""
 
-from npdl.backend import to_device, xp
+from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import (
-    checked_key_mask,
-    checked_tokens,
-    require_bool,
-    require_choice,
-    require_positive,
-)
+from npdl.errors import checked_tokens, require_bool, require_choice, require_positive
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, Unembedding, make_positions
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.transformer import BLOCKS, Decoder, attention_weights
+from npdl.layers.transformer import BLOCKS, Decoder, attention_weights, expand_mask
 
 
 class GPT(Layer):
@@ -58,8 +52,7 @@ class GPT(Layer):
         ids = checked_tokens(ids, "GPT", self.max_len)
         mask = causal_mask(ids.shape[1])                            # mask (S, S)
         if key_mask is not None:
-            key_mask = checked_key_mask(key_mask, ids.shape, "GPT")
-            mask = mask & to_device(key_mask)[:, None, None, :]     # mask (B, 1, S, S)
+            mask = mask & expand_mask(key_mask, ids.shape, "GPT")   # mask (B, 1, S, S)
         x, c_embedding = self.embedding.forward(ids)                # x (B, S, D)
         x, c_positions = self.positions.forward(x)
         x, c_drop = self.dropout.forward(x, rng)

@@ -1,14 +1,14 @@
 """Llama, and models with the same architecture: logits over the vocabulary."""
 
-from npdl.backend import to_device
 from npdl.core import Cache, Layer
-from npdl.errors import checked_key_mask, checked_tokens, require_bool, require_positive
+from npdl.errors import checked_tokens, require_bool, require_positive
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Embedding, Unembedding
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.llama import LlamaBlock
+from npdl.layers.transformer import expand_mask
 
 
 class Llama(Layer):
@@ -42,8 +42,7 @@ class Llama(Layer):
         ids = checked_tokens(ids, "Llama", self.max_len)
         mask = causal_mask(ids.shape[1])                                # mask (S, S)
         if key_mask is not None:
-            key_mask = checked_key_mask(key_mask, ids.shape, "Llama")
-            mask = mask & to_device(key_mask)[:, None, None, None, :]   # mask (B, 1, 1, S, S)
+            mask = mask & expand_mask(key_mask, ids.shape, "Llama")[:, None]    # (B, 1, 1, S, S)
         x, c_embedding = self.embedding.forward(ids)                    # x (B, S, D)
         c_blocks = []
         for block in self.blocks:

@@ -2,7 +2,7 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import checked_key_mask, checked_tokens, require_choice, require_positive
+from npdl.errors import checked_tokens, require_choice, require_positive
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.cross_attention import CROSS_BLOCKS, CrossDecoder
@@ -52,20 +52,18 @@ class Seq2Seq(Layer):
 
     def forward(self, source, target, source_mask=None, target_mask=None, rng=None):
         source, target = (checked_tokens(ids, "Seq2Seq", self.max_len) for ids in (source, target))
-        if source_mask is not None:
-            source_mask = checked_key_mask(source_mask, source.shape, "Seq2Seq")
+        memory_mask = expand_mask(source_mask, source.shape, "Seq2Seq")     # (B, 1, 1, S)
         s, c_source = self.source_embedding.forward(source)             # s (B, S, D)
         s, c_source_positions = self.source_positions.forward(s)
         s, c_source_drop = self.dropout.forward(s, rng)
         memory, c_encoder = self.encoder.forward(s, source_mask, rng)   # memory (B, S, D)
         mask = causal_mask(target.shape[1])                             # mask (T, T)
         if target_mask is not None:
-            checked_key_mask(target_mask, target.shape, "Seq2Seq")
-            mask = mask & expand_mask(target_mask)                  # mask (B, 1, T, T)
+            mask = mask & expand_mask(target_mask, target.shape, "Seq2Seq")     # (B, 1, T, T)
         x, c_target = self.target_embedding.forward(target)             # x (B, T, D)
         x, c_target_positions = self.target_positions.forward(x)
         x, c_target_drop = self.dropout.forward(x, rng)
-        y, c_decoder = self.decoder.forward(x, memory, mask, expand_mask(source_mask), rng)
+        y, c_decoder = self.decoder.forward(x, memory, mask, memory_mask, rng)
         logits, c_classifier = self.classifier.forward(y)
         return logits, Cache(source=c_source, source_positions=c_source_positions,
                              source_drop=c_source_drop, encoder=c_encoder, target=c_target,

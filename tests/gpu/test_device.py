@@ -52,7 +52,7 @@ PROBLEMS = {
                "no usable GPU; if nvidia-smi lists a GPU, its driver may be too old for this CuPy: "
                f"update the driver, or use '--backend numpy' ({TOO_OLD})"),
     "no GPU": (COUNT.format(body="return 0"), "no GPU was found"),
-    "memory": (FULL, "the GPU's memory (8 GiB) is full; lower --batch, --width"),
+    "memory": (FULL, "the GPU's memory is full; lower --batch, --width"),
 }
 
 

@@ -170,8 +170,7 @@ def test_full_gpu_memory_gives_one_error_line(gpu, tmp_path):
     pool.free_all_blocks()
     pool.set_limit(size=pool.used_bytes() + 4 * 2**20)
     try:
-        with pytest.raises(BackendError, match=r"the GPU's memory, limited to \d+ MiB "
-                           r"\(CUPY_GPU_MEMORY_LIMIT\), is full") as caught:
+        with pytest.raises(BackendError, match=r"the GPU's memory is full; .* limit ") as caught:
             train(Config(eval_first=1, steps=1, backend="cupy"), tmp_path / "run", quiet=True)
     finally:
         pool.set_limit(size=0)
