@@ -28,9 +28,10 @@ class FrozenLinear(Layer):
     """
 
     def __init__(self, linear):
-        require_linear(type(self).__name__, linear)
+        if not isinstance(linear, Linear):
+            raise InputError(f"a frozen layer: got {describe(linear)}; give a Linear")
         self.W = Param(linear.W.data, trainable=False)
-        self.b = frozen_bias(linear.b)
+        self.b = linear.b if isinstance(linear.b, NoBias) else Param(linear.b.data, trainable=False)
         self.sizes = linear.sizes                               # (D, E)
 
     def weight(self):
@@ -60,15 +61,14 @@ class QuantLinear(FrozenLinear):
     """
 
     def __init__(self, linear, bits=4, *, rounding="floor", block=None, double=False):
-        require_linear("QuantLinear", linear)
         require_bool(double=double)
+        frozen = FrozenLinear(linear)
         codes, step = quantize(linear.W.data, bits, rounding, block)
         step, scale = quantize_sizes(step) if double else (step, None)
         self.packed = Param(pack(codes, bits), trainable=False)
         self.step = Param(step, trainable=False)
         self.scale = None if scale is None else Param(scale, trainable=False)
-        self.b = frozen_bias(linear.b)
-        self.sizes, self.block, self.rounding = linear.sizes, block, rounding
+        self.b, self.sizes, self.block, self.rounding = frozen.b, frozen.sizes, block, rounding
 
     def weight(self):
         """Return the dequantized W (D, E)."""
@@ -118,14 +118,3 @@ class LoRALinear(Layer):
         dx_low = self.scale * (du @ self.A.data.T)
         dx = dx_base + dx_low.reshape(dx_base.shape)
         return dx
-
-
-def require_linear(layer_name, linear):
-    """Raise InputError unless `linear` is a Linear."""
-    if not isinstance(linear, Linear):
-        raise InputError(f"{layer_name}: got {describe(linear)}; give a Linear")
-
-
-def frozen_bias(b):
-    """Return a frozen Param that shares the data of the bias `b`. A NoBias is returned as it is."""
-    return b if isinstance(b, NoBias) else Param(b.data, trainable=False)

@@ -30,12 +30,11 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
     if any(isinstance(layer, LoRALinear) for _, layer in named_layers(model)):
         raise InputError("add_lora: the model already has adapters; merge_lora removes them")
     rng = generator(rng)
-    chosen = _select_layers(model, (Linear, QuantLinear), where, "add_lora")
-    adapters = {id(layer): LoRALinear(layer, rank, alpha=alpha, rng=rng)
-                for layer in _unique_layers(chosen)}        # make all before the model is changed
-    model.set_trainable(False)
+    names, layers = _select_layers(model, (Linear, QuantLinear), where, "add_lora")
+    adapters = {id(layer): LoRALinear(layer, rank, alpha=alpha, rng=rng) for layer in layers}
+    model.set_trainable(False)                      # after an adapter might have raised an error
     _replace_layers(model, adapters)
-    return list(chosen)
+    return names
 
 
 def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=False, where=None):
@@ -45,11 +44,11 @@ def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=Fals
     names of the layers. Raises InputError, and changes nothing, if no layer is selected or the
     weights can't be quantized.
     """
-    chosen = _select_layers(model, (Linear,), where, "quantize_linears")
+    names, layers = _select_layers(model, Linear, where, "quantize_linears")
     _replace_layers(model, {
         id(layer): QuantLinear(layer, bits, rounding=rounding, block=block, double=double)
-        for layer in _unique_layers(chosen)})
-    return list(chosen)
+        for layer in layers})
+    return names
 
 
 def merge_lora(model):
@@ -110,7 +109,10 @@ def make_report(model):
 
 
 def _select_layers(model, classes, where, caller):
-    """Return the layers of these classes that `where` selects (see add_lora), as {name: layer}."""
+    """Return the names of the layers that `where` selects (see add_lora), and each layer once.
+
+    A shared layer has several names.
+    """
     ends = (where,) if isinstance(where, str) else () if where is None else where
     if not isinstance(ends, (tuple, list)) or not all(isinstance(end, str) for end in ends):
         raise InputError(f"{caller}: where = {where!r}; it must be a name, a list of names or None")
@@ -121,12 +123,7 @@ def _select_layers(model, classes, where, caller):
     if not chosen:
         raise InputError(f"{caller}: no linear layer fits where = {where!r}; "
                          f"the model has: {', '.join(candidates) or 'none'}")
-    return chosen
-
-
-def _unique_layers(layers_by_name):
-    """Return the layers of a dict, each once. A shared layer has several names in the dict."""
-    return {id(layer): layer for layer in layers_by_name.values()}.values()
+    return list(chosen), {id(layer): layer for layer in chosen.values()}.values()
 
 
 def _replace_layers(model, replacements):

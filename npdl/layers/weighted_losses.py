@@ -21,7 +21,12 @@ class WeightedCrossEntropy(CrossEntropy):
 
     def __init__(self, class_weights, ignored=None, smoothing=0.0, reduction="mean"):
         super().__init__(ignored, smoothing, reduction)
-        self.class_weights = checked_class_weights(class_weights)
+        w = to_host(class_weights)
+        if w.ndim != 1 or w.dtype.kind not in "iuf" or not ((w >= 0) & (w < math.inf)).all():
+            raise InputError(f"class_weights = {short_repr(class_weights)}; they must be finite "
+                             "numbers, 0 or more, one for each class")
+        self.class_weights = tuple(w.tolist())
+        self.soft = SoftCrossEntropy("none")
 
     def forward(self, logits, targets):
         targets, loss_mask = self.mask_ignored(logits, targets)
@@ -29,11 +34,8 @@ class WeightedCrossEntropy(CrossEntropy):
         if len(w) != V:
             raise InputError(f"there are {len(w)} class_weights, but the logits have {V} classes; "
                              "give one weight for each class")
-        log_p = log_softmax(xp.where(loss_mask[..., None], logits, 0))  # log_p (..., V)
         q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
-        wq = w * q                                                      # wq (..., V)
-        terms = wq * xp.where(wq > 0, log_p, 0)                         # 0 log 0 is 0
-        nll = -terms.sum(-1)                                            # nll (...)
+        nll, c_soft = self.soft.forward(xp.where(loss_mask[..., None], logits, 0), w * q)
         weight = loss_mask.astype(logits.dtype)
         if self.reduction == "mean":
             w_y = xp.take_along_axis(w, targets.reshape(-1), 0).reshape(targets.shape)  # w_y (...)
@@ -42,14 +44,12 @@ class WeightedCrossEntropy(CrossEntropy):
         loss = nll * weight
         if self.reduction != "none":
             loss = sum_without_overflow(loss)
-        return loss, Cache(log_p=log_p, wq=wq, weight=weight, loss=loss)
+        return loss, Cache(soft=c_soft, weight=weight, loss=loss)
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "WeightedCrossEntropy")
-        wq, dnll = cache.wq, cache.weight * dloss           # loss = sum nll * weight
-        p = xp.exp(cache.log_p)
-        total = wq.sum(-1, keepdims=True)                   # total (..., 1)
-        dlogits = (total * p - wq) * dnll[..., None]        # nll = -sum wq log_softmax(logits)
+        dnll = cache.weight * dloss                         # loss = sum nll * weight
+        dlogits, _ = self.soft.backward(dnll, cache.soft)   # nll = soft(logits, w * q)
         return dlogits
 
 
@@ -80,13 +80,3 @@ class SoftCrossEntropy(ReducedLoss):
         dlogits = (total * p - q) * dnll                            # nll = -sum q log p
         dq = -log_p * dnll
         return dlogits, dq
-
-
-def checked_class_weights(weights):
-    """Return class weights (V,) as a tuple. Raise InputError if one is not finite or is below 0."""
-    given = to_host(weights)
-    if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
-            (given >= 0) & (given < math.inf)).all():
-        raise InputError(f"class_weights = {short_repr(weights)}; they must be finite "
-                         "numbers, 0 or more, one for each class")
-    return tuple(given.tolist())
