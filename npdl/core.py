@@ -68,8 +68,7 @@ class Param:
     def like(self, data):
         """Return a Param with the array `data`, its own gradient, and this Param's settings."""
         twin = Param(data, self.decay, self._can_learn)
-        if not self.trainable:
-            twin.trainable = False
+        twin.trainable = self.trainable
         return twin
 
     def __repr__(self):
@@ -96,10 +95,7 @@ class Cache:
         self.__dict__.update(fields)
 
     def __repr__(self):
-        def describe_field(value):
-            return f"array{tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
-
-        return "Cache(" + ", ".join(f"{k}={describe_field(v)}" for k, v in vars(self).items()) + ")"
+        return f"Cache({', '.join(f'{name}: {describe(x)}' for name, x in vars(self).items())})"
 
 
 def flatten_items(value, name):
@@ -108,15 +104,11 @@ def flatten_items(value, name):
     Nested lists, tuples and dicts are flattened. For example, a list Ws yields ("Ws.0", Ws[0]), and
     a dict p yields ("p.W", p["W"]). Any other value yields (name, value).
     """
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, (list, tuple)):
-        parts = enumerate(value)
+    if isinstance(value, (dict, list, tuple)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from flatten_items(item, f"{name}.{key}")
     else:
         yield name, value
-        return
-    for key, item in parts:
-        yield from flatten_items(item, f"{name}.{key}")
 
 
 def rebuild(container, items):

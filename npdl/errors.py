@@ -105,7 +105,6 @@ def check_dtype_kinds(kinds, owner, **arrays):
 
 
 check_floats = functools.partial(check_dtype_kinds, "f")
-check_real = functools.partial(check_dtype_kinds, "fiub")
 
 
 def check_shape(owner, x, *shapes, kinds="fiub"):
@@ -144,13 +143,6 @@ def _has_shape(x, shape, lengths):
     return len(axes) == len(wanted) and all(
         n == int(name) if name.isdigit() else n != 0 and n == lengths.setdefault(name, n)
         for n, name in zip(axes, wanted, strict=True))
-
-
-def check_rng(owner, rng):
-    """Raise InputError unless `rng` is a NumPy generator or None."""
-    if rng is not None and not hasattr(rng, "random"):
-        raise InputError(f"{owner}: rng = {rng!r}; give a NumPy generator, such as "
-                         "numpy.random.default_rng(0), or None for no dropout")
 
 
 def check_gradient(dy, shape, owner):
@@ -276,12 +268,6 @@ def check_attention(q, k, v, mask=None, key_width="d"):
     check_shapes("attention", kinds="f", q=(q, "(..., R, d)"), k=(k, f"(..., S, {key_width})"),
                  v=(v, "(..., S, e)"))
     check_attention_mask(mask, (*q.shape[:-1], k.shape[-2]))            # (..., R, S)
-
-
-def check_heads(Q, K, V, mask, heads):
-    """Raise InputError unless Q (B, R, D), K (B, S, D), V (B, S, D) and the mask fit together."""
-    check_shapes("attention", Q=(Q, "(B, R, D)"), K=(K, "(B, S, D)"), V=(V, "(B, S, D)"))
-    check_attention_mask(mask, (len(Q), heads, Q.shape[1], K.shape[1]))     # (B, H, R, S)
 
 
 def short_repr(value, max_length=60):

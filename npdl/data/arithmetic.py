@@ -79,8 +79,7 @@ class Examples:
     def take(self, indices):
         """Return copies of the examples at these indices (1-D integers in [0, N))."""
         rows = _checked_indices("indices", indices, len(self))
-        return Examples(self.inputs[rows], self.targets[rows], self.eq_positions[rows],
-                        self.mask[rows], self.orders[rows])
+        return Examples(*(array[rows] for array in vars(self).values()))
 
     @property
     def answer_mask(self):

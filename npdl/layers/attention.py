@@ -12,7 +12,14 @@ import math
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import InputError, check_attention, check_gradient, check_heads, require_positive
+from npdl.errors import (
+    InputError,
+    check_attention,
+    check_attention_mask,
+    check_gradient,
+    check_shapes,
+    require_positive,
+)
 from npdl.functions import softmax, softmax_backward, sum_in_float64
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -149,7 +156,8 @@ class MultiHeadAttention(Layer):
         self.dropout = Dropout(dropout)
 
     def forward(self, Q, K, V, mask=None, rng=None):
-        check_heads(Q, K, V, mask, self.num_heads)
+        check_shapes("attention", Q=(Q, "(B, R, D)"), K=(K, "(B, S, D)"), V=(V, "(B, S, D)"))
+        check_attention_mask(mask, (len(Q), self.num_heads, Q.shape[1], K.shape[1]))
         q, c_Q = self.W_Q.forward(Q)                            # q (B, R, D)
         k, c_K = self.W_K.forward(K)                            # k (B, S, D)
         v, c_V = self.W_V.forward(V)

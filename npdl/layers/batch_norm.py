@@ -153,8 +153,8 @@ class GroupNorm(ChannelNorm):
     """
 
     def __init__(self, channels, groups, *, eps=1e-5, affine=True, dtype="float32"):
-        require_positive(groups=groups)
         super().__init__(channels, eps=eps, affine=affine, dtype=dtype)
+        require_positive(groups=groups)
         if channels % groups:
             raise InputError(f"groups = {groups} does not divide the {channels} channels; choose a "
                              "divisor")
@@ -184,7 +184,6 @@ class InstanceNorm(GroupNorm):
     """
 
     def __init__(self, channels, *, eps=1e-5, affine=True, dtype="float32"):
-        require_positive(channels=channels)
         super().__init__(channels, channels, eps=eps, affine=affine, dtype=dtype)
 
     def forward(self, x):

@@ -2,7 +2,7 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_floats, check_gradient, check_rng, require_below_1, warn_no_dropout
+from npdl.errors import InputError, check_floats, check_gradient, require_below_1, warn_no_dropout
 
 
 class Dropout(Layer):
@@ -19,7 +19,9 @@ class Dropout(Layer):
 
     def forward(self, x, rng=None):
         check_floats("Dropout", the_input=x)
-        check_rng("Dropout", rng)
+        if rng is not None and not hasattr(rng, "random"):
+            raise InputError(f"Dropout: rng = {rng!r}; give a NumPy generator, such as "
+                             "numpy.random.default_rng(0), or None for no dropout")
         if rng is None or self.rate == 0:
             return x, Cache(scale=None, shape=x.shape)
         keep = to_device(rng.random(x.shape) >= self.rate)

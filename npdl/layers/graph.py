@@ -15,7 +15,6 @@ from npdl.errors import (
     check_floats,
     check_gradient,
     check_mask,
-    check_real,
     check_shape,
     check_shapes,
     require_layers,
@@ -80,9 +79,8 @@ class MessagePassing(Layer):
 
     def forward(self, h, edges):
         check_floats("graph", h=h)
-        check_real("graph", edges=edges)
-        check_shapes("graph", h=(h, "(..., N, D)"),
-                     edges=(edges, "(N, N)" if edges.ndim == 2 else "(..., N, N)"))
+        shape = "(N, N)" if getattr(edges, "ndim", 2) == 2 else "(..., N, N)"
+        check_shapes("graph", h=(h, "(..., N, D)"), edges=(edges, shape))
         f, c_message = self.message.forward(h)              # f (..., N, E)
         e = edges if edges.dtype.kind == "f" else edges.astype(f.dtype)
         m = e @ f                                           # m (..., N, E)
