@@ -44,6 +44,10 @@ class Entry:
     def stored_dtype(self):
         return np.dtype(DTYPES[self.dtype])
 
+    @property
+    def end(self):
+        return self.start + self.size * self.stored_dtype.itemsize
+
 
 class SafetensorsFile:
     """A safetensors file, whose arrays are read one by one. `entries` is {name: Entry}.
@@ -115,30 +119,24 @@ def _parse_entries(header, data_start, file_size):
     """Return {name: Entry} of a header. Raise ValueError unless the arrays fill the whole file."""
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
-    entries, spans = {}, []
-    for name, fields in header.items():
-        if name == "__metadata__":
-            continue
-        entry, begin, end = _parse_entry(name, fields, data_start)
-        if end > file_size - data_start:
-            raise ValueError(f"array {name!r} ends at byte {data_start + end:,} of {file_size:,}; "
-                             "the file is cut short, or its header is wrong")
-        entries[name] = entry
-        spans.append((begin, end, name))
-    spans.sort()
-    last = 0
-    for begin, end, name in spans:
-        if begin != last:
-            raise ValueError(f"array {name!r} begins inside another array" if begin < last else
-                             f"{begin - last:,} bytes before array {name!r} belong to no array")
+    entries = {name: _parse_entry(name, fields, data_start) for name, fields in header.items()
+               if name != "__metadata__"}
+    last = data_start
+    for start, end, name in sorted((e.start, e.end, name) for name, e in entries.items()):
+        if end > file_size:
+            raise ValueError(f"array {name!r} ends at byte {end:,} of {file_size:,}; the file is "
+                             "cut short, or its header is wrong")
+        if start != last:
+            raise ValueError(f"array {name!r} begins inside another array" if start < last else
+                             f"{start - last:,} bytes before array {name!r} belong to no array")
         last = end
-    if unused := file_size - data_start - last:
-        raise ValueError(f"{unused:,} bytes at the end of the file belong to no array")
+    if last < file_size:
+        raise ValueError(f"{file_size - last:,} bytes at the end of the file belong to no array")
     return entries
 
 
 def _parse_entry(name, fields, data_start):
-    """Return (Entry, begin, end) of the array that `fields` describes, or raise ValueError."""
+    """Return the Entry of the array that `fields` describes, or raise ValueError."""
     try:
         dtype, shape, (begin, end) = fields["dtype"], fields["shape"], fields["data_offsets"]
         is_valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
@@ -151,10 +149,10 @@ def _parse_entry(name, fields, data_start):
         raise ValueError(f"array {name!r} has dtype {str(dtype)[:20]!r}; supported: "
                          f"{', '.join(DTYPES)}")
     entry = Entry(dtype, tuple(shape), data_start + begin)
-    if entry.size * entry.stored_dtype.itemsize != end - begin:
+    if entry.end != data_start + end:
         raise ValueError(f"array {name!r} of {dtype} {entry.shape} does not have the size of "
                          f"{end - begin:,} bytes that the header gives")
-    return entry, begin, end
+    return entry
 
 
 def read(path):

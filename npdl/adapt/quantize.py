@@ -78,7 +78,7 @@ def quantize(W, bits=4, rounding="floor", block=None):
     nearest = xp.rint(quotient)
     on_grid = xp.abs(quotient - nearest) <= 4 * np.finfo(rows.dtype).eps * xp.abs(nearest)
     codes = xp.where(on_grid, nearest, getattr(xp, ROUNDINGS[rounding])(quotient))
-    codes = codes.astype(_integer_dtype(bits)).reshape(-1)[: W.size].reshape(W.shape)
+    codes = codes.astype(_code_dtypes(bits)[0]).reshape(-1)[: W.size].reshape(W.shape)
     return codes, largest.reshape(-1) / rows.dtype.type(top)
 
 
@@ -119,7 +119,7 @@ def pack(codes, bits):
     0 has the lowest bits.
     """
     size = codes.size
-    shifted = xp.zeros(-(-size // 8) * 8, _unsigned_dtype(bits))
+    shifted = xp.zeros(-(-size // 8) * 8, _code_dtypes(bits)[1])
     shifted[:size] = codes.reshape(-1).astype(np.int32) + 2 ** (bits - 1)
     planes = xp.stack([(shifted >> i) & 1 for i in range(bits)]).astype(np.uint8)
     return xp.packbits(planes.reshape(-1)).reshape(bits, -1)
@@ -131,8 +131,9 @@ def unpack(packed, shape):
     shifted = _join_bit_planes(packed[:8])
     if bits > 8:
         shifted = shifted.astype(np.uint16) | (_join_bit_planes(packed[8:]).astype(np.uint16) << 8)
-    codes = shifted[:size] - _unsigned_dtype(bits)(2 ** (bits - 1))   # modulo 2^8 or 2^16
-    return codes.view(_integer_dtype(bits)).reshape(shape)
+    signed, unsigned = _code_dtypes(bits)
+    codes = shifted[:size] - unsigned(2 ** (bits - 1))          # modulo 2^8 or 2^16
+    return codes.view(signed).reshape(shape)
 
 
 def _join_bit_planes(planes):
@@ -156,12 +157,8 @@ def count_bytes(size, bits, block=None, itemsize=4, double=False):
     return packed + sizes * itemsize
 
 
-def _integer_dtype(bits):
-    return np.int8 if bits <= 8 else np.int16
-
-
-def _unsigned_dtype(bits):
-    return np.uint8 if bits <= 8 else np.uint16
+def _code_dtypes(bits):
+    return (np.int8, np.uint8) if bits <= 8 else (np.int16, np.uint16)
 
 
 def _split_blocks(array, block):
