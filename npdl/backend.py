@@ -15,7 +15,8 @@ import os
 
 import numpy as np
 
-from npdl.errors import BackendError, require_choice
+from npdl.errors import BackendError
+from npdl.options import require_choice
 
 NAMES = ("numpy", "cupy")
 

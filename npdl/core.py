@@ -13,7 +13,8 @@ integers.
 import copy
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import FLOATS, InputError, check_gradient, check_state_dict, describe, require_bool
+from npdl.errors import InputError, check_gradient, check_state_dict, describe
+from npdl.options import FLOATS, require_bool
 from npdl.safetensors import read, write
 
 
@@ -287,6 +288,15 @@ def named_layers(layer, name=""):
     yield name, layer
     for child_name, child in layer.children():
         yield from named_layers(child, f"{name}.{child_name}" if name else child_name)
+
+
+def require_layers(owner, layers, expected="a Layer, such as a model, and not its parameters"):
+    """Raise InputError, ending with `expected`, unless `layers` is a Layer or a list of them."""
+    items = layers if isinstance(layers, (list, tuple)) else [layers]
+    invalid = [describe(layer) for layer in items
+               if isinstance(layer, type) or not hasattr(layer, "backward")]
+    if invalid or not items:
+        raise InputError(f"{owner}: got {invalid[0] if invalid else 'nothing'}; give {expected}")
 
 
 def checked_gradients(dout, outputs, owner):

@@ -1,30 +1,23 @@
-"""Checks of arguments, which raise the exceptions of npdl.
+"""Checks of arrays, which raise the exceptions of npdl. The checks of options are in npdl.options.
 
-Every message is one line: what was given, what is allowed, what to do. Constructors, models, losses
-and data check all their arguments. A layer checks its inputs if NumPy would compute a wrong result
-without an error, for example by broadcasting or in integer arithmetic. `owner` is the name of the
-layer or function in the message.
+Every message is one line: what was given, what is allowed, what to do. Models, losses and data
+check all their inputs. A layer checks its inputs if NumPy would compute a wrong result without an
+error, for example by broadcasting or in integer arithmetic. `owner` is the name of the layer or
+function in the message.
 """
 
 import functools
-import math
 import numbers
 import warnings
 
 import numpy as np
 
 from npdl.exceptions import BackendError, CheckpointError, InputError, NpdlError
+from npdl.options import LARGEST_INTEGER
 
 __all__ = ["BackendError", "CheckpointError", "InputError", "NpdlError"]
-FLOATS = ("float32", "float64", "float")
-LARGEST_INTEGER = 2**63 - 1         # of NumPy's int64
 # {kinds of dtypes: what a message calls an array of these kinds}
 KINDS = {"f": "floats", "iu": "integers", "b": "bools", "fiub": "real numbers"}
-
-
-def is_integer(value):
-    """Return True if a value is an integer, but not a bool."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def can_broadcast(shape, target_shape):
@@ -36,64 +29,6 @@ def can_broadcast(shape, target_shape):
 def is_array(x):
     """Return True for an array that is not masked. Many NumPy functions would ignore the mask."""
     return hasattr(x, "ndim") and hasattr(x, "dtype") and not isinstance(x, np.ma.MaskedArray)
-
-
-def require_bool(**flags):
-    """Raise InputError unless every named value is True or False."""
-    for name, value in flags.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise InputError(f"{name} = {value!r}; it must be True or False")
-
-
-def require_dtype(dtype):
-    """Raise InputError unless `dtype` is float32 or float64.
-
-    In float16 an optimizer's eps of 1e-8 is rounded to 0, so the first step could divide 0 by 0.
-    """
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(
-        dtype, "__name__", "")
-    if name not in FLOATS:
-        raise InputError(f"dtype = {dtype!r}; it must be 'float32' or 'float64'")
-
-
-def require_number(name, value, is_allowed, requirement):
-    """Raise InputError unless `value` is a real number (not a bool) and is_allowed(value) is true.
-
-    `requirement` ends the message, and describes the allowed values.
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not is_allowed(value):
-        raise InputError(f"{name} = {value!r}; it must be {requirement}")
-
-
-def _make_requirement(is_allowed, requirement):
-    """Return a function that raises InputError if one of its keyword arguments isn't allowed."""
-    def require(**values):
-        for name, value in values.items():
-            require_number(name, value, is_allowed, requirement)
-    return require
-
-
-# These raise InputError unless every named number is valid. Example: require_positive(width=3).
-require_positive = _make_requirement(lambda n: is_integer(n) and n >= 1, "a positive integer")
-require_above_0 = _make_requirement(lambda x: 0 < x < math.inf, "a finite number above 0")
-require_not_negative = _make_requirement(lambda x: 0 <= x < math.inf, "a finite number, 0 or more")
-require_below_1 = _make_requirement(lambda x: 0 <= x < 1, "at least 0 and below 1")
-require_fraction = _make_requirement(lambda x: 0 < x <= 1, "above 0 and at most 1")
-
-
-def checked_integer(name, value, low, high=LARGEST_INTEGER):
-    """Return `value` as an int. Raise InputError unless it is an integer from `low` to `high`."""
-    require_number(name, value, lambda n: is_integer(n) and low <= n <= high,
-                   f"an integer, {low} or more" if high == LARGEST_INTEGER else
-                   f"an integer from {low} to {high}")
-    return int(value)
-
-
-def require_choice(name, value, choices):
-    """Raise InputError unless `value` is one of `choices`."""
-    if not any(value is choice or (isinstance(value, str) and value == choice)
-               for choice in choices):
-        raise InputError(f"{name} = {value!r}; choose one of: {', '.join(map(str, choices))}")
 
 
 def check_dtype_kinds(kinds, owner, **arrays):
@@ -282,49 +217,6 @@ def describe(x):
     if not hasattr(x, "dtype") or not hasattr(x, "shape"):
         return kind
     return f"{'' if is_array(x) else kind + ' '}{x.dtype} {x.shape}"
-
-
-# Losses, optimizers and loaded arrays
-
-def check_loss_shapes(logits_shape, targets, loss_mask):
-    """Raise InputError unless the arguments of a loss fit together.
-
-    `logits_shape` must be (B, S, V), `targets` integers (B, S), and `loss_mask` bools (B, S).
-    """
-    check_dtype_kinds("iu", "loss", targets=targets)
-    check_dtype_kinds("b", "loss", loss_mask=loss_mask)
-    if (len(logits_shape) != 3 or not logits_shape[2]
-            or not targets.shape == loss_mask.shape == logits_shape[:2]):
-        raise InputError(f"loss: logits {logits_shape}, targets {targets.shape} and loss_mask "
-                         f"{loss_mask.shape} do not fit; they must be (B, S, V), (B, S) and "
-                         "(B, S), with V of at least 1")
-
-
-def require_layers(owner, layers, expected="a Layer, such as a model, and not its parameters"):
-    """Raise InputError, ending with `expected`, unless `layers` is a Layer or a list of them."""
-    items = layers if isinstance(layers, (list, tuple)) else [layers]
-    invalid = [describe(layer) for layer in items
-               if isinstance(layer, type) or not hasattr(layer, "backward")]
-    if invalid or not items:
-        raise InputError(f"{owner}: got {invalid[0] if invalid else 'nothing'}; give {expected}")
-
-
-def checked_params(owner, params):
-    """Return `params` as a list. Raise InputError unless they are trainable Params."""
-    params = list(params) if hasattr(params, "__iter__") else [params]
-    for param in params:
-        if not hasattr(param, "grad") or not hasattr(param, "trainable"):
-            raise InputError(f"{owner}: got {describe(param)}; give Params, such as "
-                             "optimizer.params.values()")
-        check_trainable(owner, param)
-    return params
-
-
-def check_trainable(owner, param):
-    """Raise InputError if a Param is frozen and so has no gradient."""
-    if not param.trainable:
-        raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
-                         "after you have frozen parameters")
 
 
 def check_state_dict(expected, arrays, kind="parameter"):

@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from npdl.backend import make_rng, to_device, xp
-from npdl.errors import InputError, is_integer, require_dtype
+from npdl.errors import InputError
+from npdl.options import is_integer, require_dtype
 
 # If `rng` is BLANK, parameters are zeros, which take no memory until they are written. A model that
 # is read from a file is made in this way.

@@ -8,19 +8,10 @@ import math
 
 from npdl.backend import as_array, is_host, one_hot, xp
 from npdl.core import Cache, Layer
-from npdl.errors import (
-    InputError,
-    check_dtype_kinds,
-    check_floats,
-    check_gradient,
-    check_loss_shapes,
-    check_shapes,
-    checked_ids,
-    is_integer,
-    require_choice,
-    require_number,
-)
+from npdl.errors import check_dtype_kinds, check_floats, check_gradient, check_shapes, checked_ids
+from npdl.exceptions import InputError
 from npdl.functions import log_softmax, subtract_one_hot, sum_without_overflow
+from npdl.options import is_integer, require_choice, require_number
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -132,8 +123,8 @@ class CrossEntropy(ReducedLoss):
     def __init__(self, ignored=None, smoothing=0.0, reduction="mean"):
         super().__init__(reduction)
         require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
-        if ignored is not None and not is_integer(ignored):
-            raise InputError(f"ignored = {ignored!r}; it must be an integer or None")
+        if ignored is not None:
+            require_number("ignored", ignored, is_integer, "an integer or None")
         self.ignored = ignored
         self.smoothing = smoothing
 
@@ -253,6 +244,20 @@ class KLDivergence(ReducedLoss):
         dp_logits = dD * p * (log_ratio - D)                        # D = sum p (log_p - log_q)
         dq_logits = dD * (q - p)
         return dp_logits, dq_logits
+
+
+def check_loss_shapes(logits_shape, targets, loss_mask):
+    """Raise InputError unless the arguments of a loss fit together.
+
+    `logits_shape` must be (B, S, V), `targets` integers (B, S), and `loss_mask` bools (B, S).
+    """
+    check_dtype_kinds("iu", "loss", targets=targets)
+    check_dtype_kinds("b", "loss", loss_mask=loss_mask)
+    if (len(logits_shape) != 3 or not logits_shape[2]
+            or not targets.shape == loss_mask.shape == logits_shape[:2]):
+        raise InputError(f"loss: logits {logits_shape}, targets {targets.shape} and loss_mask "
+                         f"{loss_mask.shape} do not fit; they must be (B, S, V), (B, S) and "
+                         "(B, S), with V of at least 1")
 
 
 def checked_targets(owner, logits, targets):

@@ -9,19 +9,10 @@ the learning rate, decay the weight decay, and t the number of the step, from 1.
 import math
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import (
-    InputError,
-    check_state_dict,
-    check_trainable,
-    checked_integer,
-    checked_params,
-    describe,
-    require_above_0,
-    require_below_1,
-    require_layers,
-    require_not_negative,
-)
+from npdl.core import require_layers
+from npdl.errors import InputError, check_state_dict, describe
 from npdl.functions import infinity_to_nan
+from npdl.options import checked_integer, require_above_0, require_below_1, require_not_negative
 
 
 class Optimizer:
@@ -54,7 +45,7 @@ class Optimizer:
         lr = self.lr if lr is None else lr
         require_not_negative(lr=lr)
         for name, p in self.params.items():
-            check_trainable(f"{type(self).__name__}: {name}", p)
+            checked_params(f"{type(self).__name__}: {name}", [p])
         self.steps += 1
         for name, p in self.params.items():
             self.update(name, p, lr, self.weight_decay * p.decay)
@@ -185,6 +176,19 @@ class AdamW(Adam):
     def update(self, name, p, lr, decay):
         p.data[...] -= lr * decay * p.data
         self.adam_update(name, p, p.grad, lr)
+
+
+def checked_params(owner, params):
+    """Return `params` as a list. Raise InputError unless they are Params that are not frozen."""
+    params = list(params) if hasattr(params, "__iter__") else [params]
+    for param in params:
+        if not hasattr(param, "grad") or not hasattr(param, "trainable"):
+            raise InputError(f"{owner}: got {describe(param)}; give Params, such as "
+                             "optimizer.params.values()")
+        if not param.trainable:
+            raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
+                             "after you have frozen parameters")
+    return params
 
 
 def clip_by_global_norm(params, max_norm):

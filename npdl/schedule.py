@@ -2,7 +2,8 @@
 
 import math
 
-from npdl.errors import InputError, require_choice, require_not_negative, require_positive
+from npdl.errors import InputError
+from npdl.options import require_choice, require_not_negative, require_positive
 
 SCHEDULES = ("constant", "linear", "cosine")
 

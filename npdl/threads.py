@@ -2,7 +2,7 @@
 
 import threading
 
-from npdl.errors import require_positive
+from npdl.options import require_positive
 
 try:
     from threadpoolctl import threadpool_info, threadpool_limits

@@ -7,17 +7,10 @@ QLoRA is ``LoRALinear(QuantLinear(linear))``.
 from npdl.adapt.quantize import dequantize, dequantize_sizes, pack, quantize, quantize_sizes, unpack
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
-from npdl.errors import (
-    InputError,
-    check_gradient,
-    check_shape,
-    checked_integer,
-    describe,
-    require_above_0,
-    require_bool,
-)
+from npdl.errors import InputError, check_gradient, check_shape, describe
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.linear import Linear
+from npdl.options import checked_integer, require_above_0, require_bool
 
 
 class FrozenLinear(Layer):

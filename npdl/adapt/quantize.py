@@ -17,7 +17,8 @@ from statistics import NormalDist
 import numpy as np
 
 from npdl.backend import xp
-from npdl.errors import InputError, checked_integer, describe, require_choice, require_positive
+from npdl.errors import InputError, describe
+from npdl.options import checked_integer, require_choice, require_positive
 
 ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
 STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in double quantization

@@ -11,14 +11,8 @@ from operator import index as as_index
 import numpy as np
 
 from npdl.backend import make_rng
-from npdl.errors import (
-    InputError,
-    checked_ids,
-    checked_integer,
-    require_bool,
-    require_fraction,
-    short_repr,
-)
+from npdl.errors import InputError, checked_ids, short_repr
+from npdl.options import checked_integer, require_bool, require_fraction
 
 OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")

@@ -12,7 +12,8 @@ import numpy as np
 from npdl.backend import make_rng
 from npdl.data.sequences import pad_with_lengths
 from npdl.data.text import Characters
-from npdl.errors import InputError, require_fraction
+from npdl.errors import InputError
+from npdl.options import require_fraction
 
 FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",

@@ -6,8 +6,9 @@ from functools import cached_property
 import numpy as np
 
 from npdl.backend import make_rng
-from npdl.errors import InputError, checked_ids, require_fraction, require_positive, short_repr
+from npdl.errors import InputError, checked_ids, short_repr
 from npdl.files import read_bytes, reason
+from npdl.options import require_fraction, require_positive
 
 LARGEST = 1 << 30           # bytes of a text, whose ids then take 8 GiB
 AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes of memory

@@ -17,7 +17,7 @@ from npdl.decoding.scorer import (
     is_eos,
     start_search,
 )
-from npdl.errors import require_positive
+from npdl.options import require_positive
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.decoding.scorer import Ranking, checked_scores, has_ended, start_search
-from npdl.errors import require_positive
+from npdl.options import require_positive
 
 
 @dataclass(frozen=True)

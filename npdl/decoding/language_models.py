@@ -16,13 +16,14 @@ from npdl.backend import to_device, to_host, xp
 from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
-from npdl.errors import LARGEST_INTEGER, InputError, checked_ids, checked_integer, require_positive
+from npdl.errors import InputError, checked_ids
 from npdl.functions import infinity_to_nan, log_softmax
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.rotary import rotate
 from npdl.layers.transformer import PreNormBlock
+from npdl.options import LARGEST_INTEGER, checked_integer, require_positive
 
 LARGE = 2**19       # entries; two threads read a larger matrix faster than one thread
 ROOM = 256          # new tokens for which memory is allocated at first

@@ -7,7 +7,8 @@ import numpy as np
 from npdl.backend import to_device, to_host
 from npdl.decoding.language_models import ModelScorer, log_probabilities
 from npdl.decoding.scorer import Scorer
-from npdl.errors import InputError, require_above_0
+from npdl.errors import InputError
+from npdl.options import require_above_0
 
 
 class PenalisedRepetition(Scorer):

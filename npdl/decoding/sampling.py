@@ -6,8 +6,8 @@ import math
 import numpy as np
 
 from npdl.decoding.scorer import Ranking, check_eos, checked_scores, has_ended
-from npdl.errors import require_fraction, require_number, require_positive
 from npdl.init import generator
+from npdl.options import require_fraction, require_number, require_positive
 from npdl.threads import ONE_BLAS_THREAD
 
 

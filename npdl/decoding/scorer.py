@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.errors import InputError, is_integer, require_number, require_positive
+from npdl.errors import InputError
+from npdl.options import is_integer, require_number, require_positive
 
 
 class Scorer:

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_loss_shapes, checked_tokens
+from npdl.errors import InputError, checked_tokens
 from npdl.functions import h_of, map_state, sum_by_index
 from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
 from npdl.layers.transformer import Identity, PreNormBlock
+from npdl.losses import check_loss_shapes
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.lstm_lm import LSTMLM
 

@@ -15,7 +15,8 @@ from npdl.engine.c_module import generate_c_module
 from npdl.engine.cuda_target import CudaTarget
 from npdl.engine.numpy_target import Calls, NumPyCalls
 from npdl.engine.schedule import group_operations
-from npdl.errors import InputError, require_choice
+from npdl.errors import InputError
+from npdl.options import require_choice
 
 TARGETS = ("auto", "c", "numpy")
 

@@ -20,7 +20,8 @@ from npdl.engine.prefix import PrefixRowsCache, make_prefix_model
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.state import Mirror
 from npdl.engine.training import set_prefix_gradients, set_shard_gradients, sum_gradients_and_update
-from npdl.errors import InputError, require_positive
+from npdl.errors import InputError
+from npdl.options import require_positive
 
 
 class ShardedStep:

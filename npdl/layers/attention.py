@@ -12,18 +12,13 @@ import math
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import (
-    InputError,
-    check_attention,
-    check_attention_mask,
-    check_gradient,
-    check_shapes,
-    require_positive,
-)
+from npdl.errors import check_attention, check_attention_mask, check_gradient, check_shapes
+from npdl.exceptions import InputError
 from npdl.functions import softmax, softmax_backward, sum_in_float64
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
 from npdl.layers.linear import Linear
+from npdl.options import require_positive
 
 NO_DROPOUT = Dropout(0.0)
 

@@ -7,17 +7,10 @@ in npdl.layers.layer_norm.
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import (
-    InputError,
-    check_gradient,
-    check_shape,
-    require_above_0,
-    require_bool,
-    require_fraction,
-    require_positive,
-)
+from npdl.errors import InputError, check_gradient, check_shape
 from npdl.functions import infinity_to_nan, mean_in_float64, sum_rows
 from npdl.init import constant
+from npdl.options import require_above_0, require_bool, require_fraction, require_positive
 
 
 def non_channel_axes(x):

@@ -4,8 +4,8 @@ Schuster & Paliwal 1997.
 """
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, checked_gradients
-from npdl.errors import InputError, describe, require_layers
+from npdl.core import Cache, Layer, checked_gradients, require_layers
+from npdl.errors import InputError, describe
 from npdl.functions import reverse
 from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import Recurrent

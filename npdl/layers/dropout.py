@@ -2,7 +2,8 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_floats, check_gradient, require_below_1, warn_no_dropout
+from npdl.errors import InputError, check_floats, check_gradient, warn_no_dropout
+from npdl.options import require_below_1
 
 
 class Dropout(Layer):

@@ -4,20 +4,11 @@ import numpy as np
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import (
-    InputError,
-    check_gradient,
-    check_shape,
-    checked_ids,
-    checked_integer,
-    checked_positions,
-    describe,
-    require_choice,
-    require_dtype,
-    require_positive,
-)
+from npdl.errors import check_gradient, check_shape, checked_ids, checked_positions, describe
+from npdl.exceptions import InputError
 from npdl.functions import sum_by_index
 from npdl.init import generator, standard_normal
+from npdl.options import checked_integer, require_choice, require_dtype, require_positive
 
 
 class Embedding(Layer):

@@ -10,20 +10,13 @@ attention, the weights are computed from the states of the nodes.
 import math
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer
-from npdl.errors import (
-    check_floats,
-    check_gradient,
-    check_mask,
-    check_shape,
-    check_shapes,
-    require_layers,
-    require_number,
-)
+from npdl.core import Cache, Layer, require_layers
+from npdl.errors import check_floats, check_gradient, check_mask, check_shape, check_shapes
 from npdl.functions import softmax, softmax_backward, sum_rows
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
+from npdl.options import require_number
 
 
 class ReLUUpdate(Layer):

@@ -5,20 +5,14 @@ Ainslie et al. 2023, arXiv:2305.13245.
 """
 
 from npdl.core import Cache, Layer
-from npdl.errors import (
-    InputError,
-    check_attention_mask,
-    check_shape,
-    require_above_0,
-    require_bool,
-    require_positive,
-)
+from npdl.errors import InputError, check_attention_mask, check_shape
 from npdl.init import generator
 from npdl.layers.attention import attend, attend_backward
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.rotary import Rotary
 from npdl.layers.transformer import Identity
+from npdl.options import require_above_0, require_bool, require_positive
 
 
 class GroupedQueryAttention(Layer):

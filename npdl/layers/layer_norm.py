@@ -2,9 +2,10 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param
-from npdl.errors import check_gradient, check_shape, require_above_0, require_bool, require_positive
+from npdl.errors import check_gradient, check_shape
 from npdl.functions import infinity_to_nan, sum_rows
 from npdl.init import constant
+from npdl.options import require_above_0, require_bool, require_positive
 
 
 class LayerNorm(Layer):

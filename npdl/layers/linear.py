@@ -1,9 +1,10 @@
 """Linear layers over the last axis."""
 
 from npdl.core import Cache, Layer, NoBias, Param
-from npdl.errors import check_gradient, check_shape, require_bool, require_positive
+from npdl.errors import check_gradient, check_shape
 from npdl.functions import sum_rows
 from npdl.init import generator, uniform_fan_in
+from npdl.options import require_bool, require_positive
 
 
 class Linear(Layer):

@@ -4,9 +4,10 @@ import numpy as np
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import check_gradient, check_shape, check_shapes, require_dtype, require_positive
+from npdl.errors import check_gradient, check_shape, check_shapes
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.sequential import Sequential
+from npdl.options import require_dtype, require_positive
 
 
 class ThresholdNeuron(Layer):

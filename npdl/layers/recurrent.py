@@ -7,19 +7,11 @@ consist of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param, checked_gradients
-from npdl.errors import (
-    InputError,
-    check_shape,
-    checked_lengths,
-    checked_state,
-    describe,
-    is_array,
-    require_bool,
-    require_positive,
-)
+from npdl.errors import InputError, check_shape, checked_lengths, checked_state, describe, is_array
 from npdl.functions import h_of, length_mask, map_state, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
+from npdl.options import require_bool, require_positive
 
 
 class Cell(Layer):

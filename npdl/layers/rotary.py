@@ -5,15 +5,8 @@ from dataclasses import dataclass
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import (
-    LARGEST_INTEGER,
-    InputError,
-    check_gradient,
-    checked_positions,
-    require_above_0,
-    require_choice,
-    require_positive,
-)
+from npdl.errors import InputError, check_gradient, checked_positions
+from npdl.options import LARGEST_INTEGER, require_above_0, require_choice, require_positive
 
 
 @dataclass(frozen=True)

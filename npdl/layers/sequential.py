@@ -2,8 +2,8 @@
 
 import inspect
 
-from npdl.core import Cache, Layer
-from npdl.errors import InputError, require_layers
+from npdl.core import Cache, Layer, require_layers
+from npdl.errors import InputError
 
 
 class Sequential(Layer):

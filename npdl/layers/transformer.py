@@ -5,23 +5,15 @@ are causal only if the mask is causal.
 """
 
 from npdl.backend import as_array, xp
-from npdl.core import Cache, Layer
-from npdl.errors import (
-    InputError,
-    check_floats,
-    check_gradient,
-    describe,
-    is_array,
-    require_choice,
-    require_layers,
-    require_positive,
-)
+from npdl.core import Cache, Layer, require_layers
+from npdl.errors import InputError, check_floats, check_gradient, describe, is_array
 from npdl.init import generator
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
+from npdl.options import require_choice, require_positive
 
 
 class FeedForward(Layer):

@@ -2,10 +2,11 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, checked_gradients
-from npdl.errors import InputError, check_floats, check_shape, require_choice
+from npdl.errors import InputError, check_floats, check_shape
 from npdl.init import generator
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.layers.recurrent import RNNCell
+from npdl.options import require_choice
 
 SCORES = ("dot", "scaled-dot", "additive")
 QUERIES = ("preliminary", "previous")

@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, checked_gradients
-from npdl.errors import check_shapes, require_layers, require_positive
+from npdl.core import Cache, Layer, checked_gradients, require_layers
+from npdl.errors import check_shapes
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
+from npdl.options import require_positive
 
 
 class AutoencoderOutput(NamedTuple):

@@ -1,8 +1,8 @@
 """A bidirectional RNN with one output for each step, and its loss."""
 
 from npdl.backend import xp
-from npdl.core import Cache, Layer, checked_gradients
-from npdl.errors import check_shapes, require_layers
+from npdl.core import Cache, Layer, checked_gradients, require_layers
+from npdl.errors import check_shapes
 from npdl.functions import length_mask
 from npdl.init import generator
 from npdl.layers.bidirectional import Bidirectional

@@ -2,7 +2,7 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import checked_tokens, require_bool, require_choice, require_positive
+from npdl.errors import checked_tokens
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.dropout import Dropout
@@ -10,6 +10,7 @@ from npdl.layers.embedding import Embedding, Unembedding, make_positions
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import BLOCKS, Decoder, attention_weights, expand_mask
+from npdl.options import require_bool, require_choice, require_positive
 
 
 class GPT(Layer):

@@ -1,7 +1,7 @@
 """Llama, and models with the same architecture: logits over the vocabulary."""
 
 from npdl.core import Cache, Layer
-from npdl.errors import checked_tokens, require_bool, require_positive
+from npdl.errors import checked_tokens
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Embedding, Unembedding
@@ -9,6 +9,7 @@ from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.llama import LlamaBlock
 from npdl.layers.transformer import expand_mask
+from npdl.options import require_bool, require_positive
 
 
 class Llama(Layer):

@@ -2,7 +2,7 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import checked_tokens, require_choice, require_positive
+from npdl.errors import checked_tokens
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.cross_attention import CROSS_BLOCKS, CrossDecoder
@@ -11,6 +11,7 @@ from npdl.layers.embedding import Embedding, make_positions
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import BLOCKS, Encoder, attention_weights, expand_mask
+from npdl.options import require_choice, require_positive
 
 
 class Seq2Seq(Layer):

@@ -24,9 +24,10 @@ from npdl.backend import to_device, to_host
 from npdl.cli.folders import create_folder_atomically
 from npdl.cli.process import total_memory_bytes
 from npdl.core import Layer, named_layers
-from npdl.errors import InputError, require_dtype
+from npdl.errors import InputError
 from npdl.files import is_file, read_json, reason, write_json
 from npdl.layers.linear import Linear
+from npdl.options import require_dtype
 from npdl.train.pretrained.config import Architecture
 from npdl.train.pretrained.gguf_file import GGUFWeights
 from npdl.train.pretrained.tokenizer import FILES, read_tokenizer
