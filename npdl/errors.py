@@ -195,16 +195,6 @@ def checked_state(state, num_arrays, shape, owner):
     return given[0] if num_arrays == 1 else tuple(given)
 
 
-def check_attention(q, k, v, mask=None, key_width="d"):
-    """Raise InputError unless q (..., R, d), k (..., S, d), v (..., S, e) and mask fit together.
-
-    `key_width` is the letter for the width of k. Give another letter if it may differ from d.
-    """
-    check_shapes("attention", kinds="f", q=(q, "(..., R, d)"), k=(k, f"(..., S, {key_width})"),
-                 v=(v, "(..., S, e)"))
-    check_attention_mask(mask, (*q.shape[:-1], k.shape[-2]))            # (..., R, S)
-
-
 def short_repr(value, max_length=60):
     """Return the repr of a value on one line of at most `max_length` characters."""
     text = " ".join(repr(value).split())

@@ -169,9 +169,12 @@ def reverse(x, lengths=None):
     return xp.take_along_axis(x, mirrored[..., None], 1)
 
 
-def length_mask(lengths, S):
-    """Return the mask (B, S) of the valid steps, which is True at [b, t] if t < lengths[b]."""
-    lengths = checked_lengths(lengths, len(lengths), S, "length_mask")
+def length_mask(lengths, S, B=None, owner="length_mask"):
+    """Return the mask (B, S) of the valid steps, which is True at [b, t] if t < lengths[b].
+
+    Raises InputError unless there are B lengths, or any number of lengths if B is None.
+    """
+    lengths = checked_lengths(lengths, len(lengths) if B is None else B, S, owner)
     return xp.arange(S) < to_device(lengths)[:, None]
 
 

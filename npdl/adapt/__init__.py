@@ -9,7 +9,5 @@ from npdl.adapt.models import (
     quantize_linears,
 )
 
-__all__ = [
-    "add_lora", "count_multiplications", "merge_lora", "merged_linear", "quantize_linears",
-    "make_report",
-]
+__all__ = ["add_lora", "count_multiplications", "make_report", "merge_lora", "merged_linear",
+           "quantize_linears"]

@@ -4,6 +4,7 @@ N is the number of equations. S is the length of the model's input. It is one le
 of the longest token sequence, because the last token is only a target.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import index as as_index
@@ -124,7 +125,8 @@ class ModularArithmetic:
         if not isinstance(self.operator, str) or self.operator not in OPERATORS:
             raise InputError(f"operator = {short_repr(self.operator)} is unknown; "
                              f"choose one of {' '.join(OPERATORS)}")
-        if self.operator == "/" and not _is_prime(self.p):
+        is_prime = all(self.p % d for d in range(2, math.isqrt(self.p) + 1))
+        if self.operator == "/" and not is_prime:
             raise InputError(f"p = {self.p} is not prime; '/' needs a prime p; choose another p")
         if self.operator == "/" and self.q != self.p:
             raise InputError(f"q = {self.q} with p = {self.p}; '/' needs q equal to p; leave q out")
@@ -212,7 +214,3 @@ def _checked_orders(orders):
     if result not in ((2,), (3,), (2, 3)):
         raise InputError(f"orders = {short_repr(orders)}; choose (2,), (3,) or (2, 3)")
     return result
-
-
-def _is_prime(n):
-    return n >= 2 and all(n % d for d in range(2, int(n**0.5) + 1))

@@ -1,7 +1,6 @@
 """Texts as sequences of characters: the vocabulary, the split, and random windows."""
 
 import hashlib
-from functools import cached_property
 
 import numpy as np
 
@@ -25,20 +24,13 @@ class Characters:
         if not is_text or list(characters) != sorted(set(characters)):
             raise InputError(f"characters = {short_repr(characters, 100)}; give a text of at least "
                              "one character, sorted and without repetitions")
-        self.characters = characters
+        self.characters, self.size = characters, len(characters)
+        self._codes = _code_points(characters)
 
     @classmethod
     def from_text(cls, text):
         """Return the vocabulary of all characters in a text."""
         return cls("".join(sorted(set(text))))
-
-    @property
-    def size(self):
-        return len(self.characters)
-
-    @cached_property
-    def _codes(self):
-        return _code_points(self.characters)
 
     def encode(self, text):
         """Return the ids (int64, 1-D) of a text. Raise InputError for an unknown character."""

@@ -11,8 +11,6 @@ from npdl.decoding.sampling import filter_probabilities, greedy, sample
 from npdl.decoding.scorer import Hypothesis, Ranking, Scorer
 from npdl.decoding.tree import Tree
 
-__all__ = [
-    "BeamResult", "BeamStep", "ExhaustiveResult", "Hypothesis", "Ranking", "Scorer", "Tree",
-    "beam_search", "exhaustive_search", "filter_probabilities", "full_beam_search", "greedy",
-    "sample",
-]
+__all__ = ["BeamResult", "BeamStep", "ExhaustiveResult", "Hypothesis", "Ranking", "Scorer", "Tree",
+           "beam_search", "exhaustive_search", "filter_probabilities", "full_beam_search", "greedy",
+           "sample"]

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.decoding.scorer import (
-    Hypothesis,
-    Ranking,
-    checked_scores,
-    has_ended,
-    is_eos,
-    start_search,
-)
+from npdl.decoding.scorer import Hypothesis, Ranking, checked_scores, has_ended, start_search
 from npdl.options import require_positive
 
 
@@ -43,7 +36,7 @@ class BeamStep:
     def pruned(self):
         """Return the expansions that were not kept, best first."""
         parents, tokens, totals = best_expansions(self.parents, self.log_probs)
-        ended = is_eos(tokens, self.eos)
+        ended = np.isin(tokens, () if self.eos is None else self.eos)
         every = extend_hypotheses(self.ranking, self.parents, parents, tokens, totals, ended)
         return every[len(self.kept) :]
 

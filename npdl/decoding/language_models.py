@@ -15,15 +15,14 @@ import numpy as np
 from npdl.backend import to_device, to_host, xp
 from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
-from npdl.decoding.scorer import Scorer
-from npdl.errors import InputError, checked_ids
+from npdl.decoding.scorer import Scorer, checked_prompt
 from npdl.functions import infinity_to_nan, log_softmax
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.rotary import rotate
 from npdl.layers.transformer import PreNormBlock
-from npdl.options import LARGEST_INTEGER, checked_integer, require_positive
+from npdl.options import checked_integer, require_positive
 
 LARGE = 2**19       # entries; two threads read a larger matrix faster than one thread
 ROOM = 256          # new tokens for which memory is allocated at first
@@ -254,16 +253,3 @@ def apply_linear(layer, x):
 def log_probabilities(logits):
     """Return the log-probabilities of logits (B, V) on the host, in double precision."""
     return to_host(log_softmax(logits.astype(float)))
-
-
-def checked_prompt(prompt):
-    """Return a prompt (S,) or (B, S) as ids (B, S). Raise InputError if it is invalid or empty."""
-    try:
-        ids = np.atleast_2d(np.asarray(prompt))
-    except ValueError:
-        raise InputError("the prompt has rows of different lengths; give prompts of one length, or "
-                         "one at a time") from None
-    if ids.ndim != 2 or 0 in ids.shape:
-        raise InputError(f"the prompt has shape {np.shape(prompt)}; it must be (S,) or (B, S), and "
-                         "not empty")
-    return checked_ids(ids, LARGEST_INTEGER, "the prompt's tokens").astype(np.int64)

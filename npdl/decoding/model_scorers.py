@@ -6,13 +6,8 @@
 
 import numpy as np
 
-from npdl.decoding.language_models import (
-    CachedGPT,
-    CachedLlama,
-    CarriedLSTM,
-    Recomputed,
-    checked_prompt,
-)
+from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
+from npdl.decoding.scorer import checked_prompt
 from npdl.errors import InputError
 from npdl.models.gpt import GPT
 from npdl.models.llama import Llama

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.errors import InputError
-from npdl.options import is_integer, require_number, require_positive
+from npdl.errors import InputError, checked_ids
+from npdl.options import LARGEST_INTEGER, is_integer, require_number, require_positive
 
 
 class Scorer:
@@ -120,7 +120,7 @@ def checked_scores(scores_and_state):
 def has_ended(scorer, state, parents, tokens, length, max_len, eos):
     """Return bools (n,), True for each hypothesis that its last token, tokens[i], completes."""
     if eos is not None:
-        return is_eos(tokens, eos)
+        return np.isin(tokens, eos)
     if length == max_len:
         return np.ones(len(tokens), bool)
     return scorer.is_leaf(state, parents, tokens)
@@ -135,6 +135,14 @@ def check_eos(eos, rows):
                          "None")
 
 
-def is_eos(tokens, eos):
-    """Return bools (n,), True for each token that is `eos`, or one of them if `eos` is a tuple."""
-    return np.isin(tokens, () if eos is None else eos)
+def checked_prompt(prompt):
+    """Return a prompt (S,) or (B, S) as ids (B, S). Raise InputError if it is invalid or empty."""
+    try:
+        ids = np.atleast_2d(np.asarray(prompt))
+    except ValueError:
+        raise InputError("the prompt has rows of different lengths; give prompts of one length, or "
+                         "one at a time") from None
+    if ids.ndim != 2 or 0 in ids.shape:
+        raise InputError(f"the prompt has shape {np.shape(prompt)}; it must be (S,) or (B, S), and "
+                         "not empty")
+    return checked_ids(ids, LARGEST_INTEGER, "the prompt's tokens").astype(np.int64)

@@ -26,7 +26,7 @@ class Tree(Scorer):
             raise InputError("Tree: there are no branches; give at least one word")
         self.probabilities = probabilities
         nodes = []                                          # {word: (log-probability, node)}
-        self._add_nodes(branches, (), nodes)
+        self._add_nodes(branches, [], nodes)
         words = {word for node in nodes for word in node}
         self.vocab = sorted(words) if vocab is None else list(vocab)
         self._token = {word: i for i, word in enumerate(self.vocab)}
@@ -69,27 +69,24 @@ class Tree(Scorer):
         node = {}
         nodes.append(node)
         for word, value in branches.items():
-            number, below = _split_branch(value)
-            node[word] = (self._to_log_prob(number, (*path, word)), len(nodes))
-            self._add_nodes(below, (*path, word), nodes)
+            log_prob, below = self._read_branch(value, [*path, word])
+            node[word] = (log_prob, len(nodes))
+            self._add_nodes(below, [*path, word], nodes)
         if math.fsum(math.exp(log_prob) for log_prob, _ in node.values()) > 1 + 1e-9:
-            place = f"after {list(path)}" if path else "at the root"
+            place = f"after {path}" if path else "at the root"
             raise InputError(f"Tree: the branches {place} have probabilities that sum to more than "
                              "1; lower them")
 
-    def _to_log_prob(self, number, path):
+    def _read_branch(self, value, path):
+        """Return (log-probability, subtree) of the branch at the end of the words `path`."""
+        is_pair = isinstance(value, (tuple, list)) and len(value) == 2
+        number, below = value if is_pair else (value, {})
+        if not isinstance(number, (int, float)) or not isinstance(below, dict):
+            raise InputError(f"Tree: {value!r} is not a branch; it must be a number, or a number "
+                             "and a dictionary of branches")
         if not (0 <= number <= 1 if self.probabilities else number <= 0):
             kind = "between 0 and 1" if self.probabilities else "a log-probability of at most 0"
-            raise InputError(f"Tree: the number at {list(path)} is {number!r}; it must be {kind}")
+            raise InputError(f"Tree: the number at {path} is {number!r}; it must be {kind}")
         if self.probabilities:
-            return math.log(number) if number else -math.inf
-        return float(number)
-
-
-def _split_branch(value):
-    """Return (number, subtree) of a branch."""
-    number, below = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, {})
-    if not isinstance(number, (int, float)) or not isinstance(below, dict):
-        raise InputError(f"Tree: {value!r} is not a branch; it must be a number, or a number and a "
-                         "dictionary of branches")
-    return number, below
+            return math.log(number) if number else -math.inf, below
+        return float(number), below

@@ -12,8 +12,7 @@ import math
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.errors import check_attention, check_attention_mask, check_gradient, check_shapes
-from npdl.exceptions import InputError
+from npdl.errors import InputError, check_attention_mask, check_gradient, check_shapes
 from npdl.functions import softmax, softmax_backward, sum_in_float64
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -68,7 +67,9 @@ class DotAttention(Layer):
     scale = 1.0
 
     def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v, mask)
+        check_shapes("attention", "f", q=(q, "(..., R, d)"), k=(k, "(..., S, d)"),
+                     v=(v, "(..., S, e)"))
+        check_attention_mask(mask, (*q.shape[:-1], k.shape[-2]))
         y, cache = attend(q, k, v, mask, self.scale)
         return y, cache
 
@@ -102,7 +103,9 @@ class AdditiveAttention(Layer):
         self.a = Param(uniform_fan_in(rng, d_hidden, (d_hidden,), dtype))
 
     def forward(self, q, k, v, mask=None):
-        check_attention(q, k, v, mask, key_width="d_k")
+        check_shapes("attention", "f", q=(q, "(..., R, d)"), k=(k, "(..., S, d_k)"),
+                     v=(v, "(..., S, e)"))
+        check_attention_mask(mask, (*q.shape[:-1], k.shape[-2]))
         u, c_q = self.W_q.forward(q)                            # u       (..., R, h)
         w, c_k = self.W_k.forward(k)                            # w       (..., S, h)
         t = xp.tanh(u[..., :, None, :] + w[..., None, :, :])    # t       (..., R, S, h)

@@ -7,7 +7,7 @@ consist of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, NoBias, Param, checked_gradients
-from npdl.errors import InputError, check_shape, checked_lengths, checked_state, describe, is_array
+from npdl.errors import InputError, check_shape, checked_state, describe, is_array
 from npdl.functions import h_of, length_mask, map_state, sigmoid, sum_rows
 from npdl.init import generator, uniform_fan_in
 from npdl.layers.dropout import Dropout
@@ -173,7 +173,10 @@ class RecurrentLayer(Layer):
     def forward(self, x, state=None, lengths=None):
         owner = type(self.cell).__name__.removesuffix("Cell")       # LSTM of LSTMCell
         check_shape(owner, x, f"(B, S, {self.cell.W_x.shape[0]})")
-        valid, x = mask_and_zero_padding(x, lengths, owner)
+        valid = None                                        # all steps
+        if lengths is not None:
+            valid = length_mask(lengths, x.shape[1], len(x), owner)[..., None]  # valid (B, S, 1)
+            x = xp.where(valid, x, 0)
         state = self.cell.initial_state(x[:, 0], state)
         ys, steps = [], []
         for t in range(x.shape[1]):
@@ -262,17 +265,6 @@ def split_by_layer(state, L, owner):
             raise InputError(f"{owner}: an array of the state is {describe(part)}; it must be "
                              f"({L}, B, H), with one entry for each layer")
     return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
-
-
-def mask_and_zero_padding(x, lengths, owner):
-    """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
-
-    If `lengths` is None, all steps are valid, and the result is (None, x).
-    """
-    if lengths is None:
-        return None, x
-    valid = length_mask(checked_lengths(lengths, *x.shape[:2], owner), x.shape[1])[..., None]
-    return valid, xp.where(valid, x, 0)
 
 
 def add_dh(dstate, dh):

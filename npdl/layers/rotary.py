@@ -54,9 +54,6 @@ class Llama3Scaling:
         return (1 - s) * f / self.factor + s * f
 
 
-SCALINGS = (type(None), LinearScaling, Llama3Scaling)
-
-
 class Rotary(Layer):
     """Rotate the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
     (..., S, d) -> (..., S, d).
@@ -73,7 +70,7 @@ class Rotary(Layer):
         if d % 2:
             raise InputError(f"d = {d}; rotary positions rotate pairs, so d must be even")
         require_above_0(rope_theta=rope_theta)
-        require_choice("scaling", type(scaling), SCALINGS)
+        require_choice("scaling", type(scaling), (type(None), LinearScaling, Llama3Scaling))
         self.d, self.rope_theta, self.scaling = d, rope_theta, scaling
 
     def forward(self, x, positions=None):

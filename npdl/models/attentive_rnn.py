@@ -8,9 +8,6 @@ from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAtte
 from npdl.layers.recurrent import RNNCell
 from npdl.options import require_choice
 
-SCORES = ("dot", "scaled-dot", "additive")
-QUERIES = ("preliminary", "previous")
-
 
 class AttentiveRNN(Layer):
     """s_t = tanh(x_t W_x + h_{t-1} W_h + b)
@@ -33,8 +30,8 @@ class AttentiveRNN(Layer):
 
     def __init__(self, d_in, d_hidden, *, score="scaled-dot", query="preliminary", bias=True, rng=0,
                  dtype="float32"):
-        require_choice("score", score, SCORES)
-        require_choice("query", query, QUERIES)
+        require_choice("score", score, ("dot", "scaled-dot", "additive"))
+        require_choice("query", query, ("preliminary", "previous"))
         rng = generator(rng)
         self.cell = RNNCell(d_in, d_hidden, bias=bias, rng=rng, dtype=dtype)
         self.query = query
