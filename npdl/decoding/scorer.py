@@ -137,12 +137,8 @@ def check_eos(eos, rows):
 
 def checked_prompt(prompt):
     """Return a prompt (S,) or (B, S) as ids (B, S). Raise InputError if it is invalid or empty."""
-    try:
-        ids = np.atleast_2d(np.asarray(prompt))
-    except ValueError:
-        raise InputError("the prompt has rows of different lengths; give prompts of one length, or "
-                         "one at a time") from None
+    ids = np.atleast_2d(checked_ids(prompt, LARGEST_INTEGER, "the prompt's tokens"))
     if ids.ndim != 2 or 0 in ids.shape:
         raise InputError(f"the prompt has shape {np.shape(prompt)}; it must be (S,) or (B, S), and "
                          "not empty")
-    return checked_ids(ids, LARGEST_INTEGER, "the prompt's tokens").astype(np.int64)
+    return ids.astype(np.int64)
