@@ -103,6 +103,16 @@ def test_cuda_graph_equals_single_launches(gpu, make):
     assert [x.tobytes() for x in (*losses, *found)] == [x.tobytes() for x in (*wanted, *state)]
 
 
+def test_shared_prefixes_equal_the_whole_batch(gpu):
+    losses, (ids, targets, loss_mask, *_) = [], next(make_batches(1, (9, 6)))
+    for share in (False, True):
+        model = npdl.GPT(11, 8, 2, 2, max_len=6, rng=0, dtype="float64")
+        step = compile_step(model, SequenceLoss(), npdl.AdamW(model), share_prefixes=share)
+        losses.append([float(step(ids % 3, targets, loss_mask)) for _ in range(3)])
+        assert getattr(step.recorded, "shards", [step.recorded])[0].why_not is None
+    np.testing.assert_allclose(*losses, rtol=1e-12)
+
+
 @emulated
 def test_gpu_step_is_one_copy_and_one_graph(gpu):
     _, _, step = train_recorded(OPTIMIZERS["AdamW"], make_dropout_gpt().to_backend())
