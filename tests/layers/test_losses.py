@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl.layers.weighted_losses import SoftCrossEntropy
-from npdl.losses import SequenceLoss, exact_match
+from npdl.losses import SequenceLoss, SoftCrossEntropy, exact_match
 
 
 @pytest.mark.parametrize("average", ["sample", "token"])

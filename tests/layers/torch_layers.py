@@ -20,8 +20,15 @@ from npdl.layers.linear import Linear
 from npdl.layers.llama import SwiGLU
 from npdl.layers.rotary import Llama3Scaling, Rotary
 from npdl.layers.transformer import Block, Decoder, Encoder, FeedForward, PreNormBlock
-from npdl.layers.weighted_losses import SoftCrossEntropy, WeightedCrossEntropy
-from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
+from npdl.losses import (
+    CrossEntropy,
+    KLDivergence,
+    SequenceLoss,
+    SoftCrossEntropy,
+    SquaredError,
+    StableMaxLoss,
+    WeightedCrossEntropy,
+)
 from npdl.models.mlp import MLP
 
 ACTIVATIONS = {"GELU": F.gelu, "ReLU": F.relu,
