@@ -1,15 +1,21 @@
 """Define the commands `python -m npdl step`, `blame` and `example`."""
 
+import contextlib
 import os
 from argparse import ArgumentTypeError
 from pathlib import Path
 
 from npdl.cli.console import checked_path_text, set_description
 from npdl.cli.options import SECONDS
-from npdl.errors import InputError
+from npdl.errors import InputError, NpdlError
 from npdl.study.blame.blame import blame
-from npdl.study.check.target import build_layer_and_inputs
-from npdl.study.containment import format_exception, time_limit, write_text
+from npdl.study.check.target import build_layer_and_inputs, find_class
+from npdl.study.containment import (
+    format_exception,
+    is_npdl_class,
+    time_limit,
+    write_text,
+)
 from npdl.study.step.step import step
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), or your own class as file.py:Class or "
@@ -30,9 +36,10 @@ def _add_layer_options(parser):
 
 def parse_seconds(text):
     """Return the time limit in a text, in seconds; raise ArgumentTypeError if it is not valid."""
-    if not SECONDS.holds(float(text)):
-        raise ArgumentTypeError(f"{text} must be {SECONDS.words}")
-    return float(text)
+    with contextlib.suppress(ValueError):
+        if SECONDS.holds(float(text)):
+            return float(text)
+    raise ArgumentTypeError(f"{text} must be {SECONDS.words}")
 
 
 def _call_on_layer(options, function):
@@ -89,6 +96,8 @@ def run_step(options):
     walk = _call_on_layer(options, step)
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
+    if isinstance(error, NpdlError) and is_npdl_class(find_class(options.layer)):
+        raise error                                     # npdl's own layer rejects the inputs
     is_right = bool(walk.finals) and all(row.right for row in walk.finals)
     options.status = int(error is not None or not is_right)
     if not options.html:

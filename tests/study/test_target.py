@@ -70,6 +70,12 @@ def relu_forward(x):
 
 def relu_backward(dout, x):
     return dout * (x > 0)
+
+def scale_forward(x, s):
+    return x * s, (x, s)
+
+def scale_backward(dout, cache):
+    return dout * cache[1], dout * cache[0]
 '''
 
 
@@ -83,7 +89,11 @@ def write_layer_file(folder, **lines):
 @pytest.mark.parametrize(("words", "text"), [
     (["LSTMM"], "did you mean LSTM"),
     (["arrays.py"], "arrays.py is not a layer; give arrays.py:NAME. NAME is a class with"),
-    (["arrays.py:Nothing"], "In this file: Affine, relu_backward"),
+    (["arrays.py:Nothing"], "In this file: Affine, relu, scale\n"),
+    (["arrays.py:relu", "--set", "x=2"], "relu takes no argument 'x'; it takes none"),
+    (["arrays.py:scale", "--input", "x=2,3"], "scale needs s: give --input s=2,3, or write a "
+     "function scale_sample()\n"),
+    (["LSTM", "--set", "d_in=3"], "LSTM: the input has shape (2, 3, 2); it must be (B, S, 3)"),
     (["none.py:Mine"], "there is no file none.py"),
     (["no_module:Mine"], "no_module can't be imported: ModuleNotFoundError"),
     (["LSTM", "--set", "d_model=abc"], "LSTM takes no argument 'd_model'; it takes d_in, d_hidden"),
@@ -153,6 +163,9 @@ def test_the_limit_says_what_is_known_so_far(tmp_path, capsys):
                     "def slow_backward(dy, x):\n    return dy * x\n")
     assert main(["blame", f"{path}:slow", "--input", "x=20,20", "--limit", "1"]) == 2
     assert "of 400 numerical derivatives are computed" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["blame", f"{path}:slow", "--limit", "abc"])
+    assert "--limit: abc must be a number of seconds, above 0" in capsys.readouterr().err
 
 
 def test_numpy_is_a_library_wherever_it_lies(tmp_path):

@@ -44,7 +44,8 @@ def find_class(name):
         return make_function_pair_class(stem, *pair, getattr(module, f"{stem}_sample", None))
     if inspect.isclass(cls) and is_layer_class(cls):
         return cls
-    own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+    own = [n.removesuffix("_backward") for n, v in vars(module).items()
+           if getattr(v, "__module__", "") == module.__name__
            and (inspect.isclass(v) and is_layer_class(v) or n.endswith("_backward"))]
     raise InputError(f"{name} is not a layer; give {where or name}:NAME. NAME is a class with "
                      "forward and backward, or stands for functions NAME_forward and "
@@ -106,18 +107,24 @@ def build_layer_and_inputs(name, inputs=(), settings=()):
     arrays = {name: _draw_array(rng, name, shape) for name, shape in arrays.items()}
     arguments = {name: _draw_array(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
-    taken = dict([*inspect.signature(cls.__init__).parameters.items()][1:])     # without self
-    _reject_unknown(arguments, taken, f"{cls.__name__} takes no argument")
+    is_pair = issubclass(cls, FunctionPair)
+    taken = inspect.signature(cls).parameters
+    named = dict([*inspect.signature(get_forward(cls)).parameters.items()][not is_pair:])
+    sampler = f"function {cls.__name__}_sample()" if is_pair else "classmethod sample()"
+    for known, given, wrong, example in (
+            (named, arrays, ".forward has no argument", "--input {0}=2,3"),
+            (taken, arguments, " takes no argument", "--set {0}=4 for a number, {0}=4,5 for an "
+             "array")):
+        if unknown := [name for name in given if name not in known]:
+            raise InputError(f"{cls.__name__}{wrong} {unknown[0]!r}; it takes "
+                             f"{', '.join(known) or 'none'}")
+        missing = [name for name, p in known.items() if arrays and p.default is p.empty
+                   and p.kind is p.POSITIONAL_OR_KEYWORD and name not in given]
+        if missing:
+            raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give "
+                             f"{example.format(missing[0])}, or write a {sampler}")
     if settings and not arrays and not is_npdl_class(cls):
         raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
-    named = [*inspect.signature(get_forward(cls)).parameters][not issubclass(cls, FunctionPair):]
-    _reject_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
-    missing = [name for name, p in taken.items() if arrays and p.default is p.empty
-               and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]
-    if missing:
-        raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give --set {missing[0]}=4 "
-                         f"for a number, {missing[0]}=4,5 for an array, or write a classmethod "
-                         "sample()")
     try:
         if not arrays:
             return make_example_call(cls, **arguments)
@@ -127,13 +134,6 @@ def build_layer_and_inputs(name, inputs=(), settings=()):
     except Exception as error:
         raise InputError(f"{cls.__name__} can't be run: {describe_exception(error)}; fix it, "
                          "or give other --input and --set") from error
-
-
-def _reject_unknown(names, known, text):
-    """Raise InputError for a name in `names` but not in `known`; `text` begins the message."""
-    for name in names:
-        if name not in known:
-            raise InputError(f"{text} {name!r}; it takes {', '.join(known) or 'none'}")
 
 
 def _parse_settings(texts, option, example):

@@ -27,7 +27,7 @@ KNOWN = (ast.Assign, ast.AugAssign, ast.Return, ast.Expr, ast.Name, ast.Constant
 SIGNS = {" ** 2": "²", " ** 3": "³", " ** ": "^", ".T": "ᵀ", " * ": " ⊙ ", " *= ": " ⊙= ",
          " // ": " · ", " @ ": " ", "-": "−", "<=": "≤", ">=": "≥", "==": "=", "!=": "≠"}
 SIGN = re.compile(r" \*\* [23](?![\w.])|" + "|".join(map(re.escape, [*SIGNS][2:])))
-SCRIPT = re.compile(r"([_^])([\w.]+|−\d|\([^()]*\))")
+SCRIPT = re.compile(r"([_^])((?:[^\Wᵀ²³]|\.)+|−\d|\([^()]*\))")
 
 
 class NoFormula(Exception):
