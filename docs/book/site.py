@@ -86,6 +86,9 @@ class Site:
         """Write one page. If it has an `origin` in the repository, convert its links."""
         if origin:
             text = LINK.sub(lambda match: self._convert_link(match, origin, site_path), text)
+        if self.only:                           # a draft has no sources and no other chapters
+            own = "|".join(chapter.path.stem for chapter in self.chosen)
+            text = re.sub(rf' href="(?:\.\./(?:source|api)/|(?!{own})\d\d-)[^"]*"', "", text)
         _write_file(self.folder / site_path, text.replace(WHEEL_IN_TEXT, WHEEL))
 
     def _convert_link(self, match, origin, site_path):

@@ -11,6 +11,7 @@ from npdl.cli.console import checked_path_text, parse_positive
 from npdl.engine import RecordedStep, compile_step, profile
 from npdl.engine.target import TARGETS
 from npdl.errors import InputError
+from npdl.layers.recurrent import Cell
 from npdl.losses import SequenceLoss
 from npdl.optim import AdamW
 from npdl.study.check.samples import make_example_call
@@ -20,6 +21,7 @@ from npdl.study.trace.source import find_definitions
 from npdl.study.trees import cast_tree, draw_upstream
 
 VOCABULARY = 64
+HEADS = {"num_heads": 4, "num_kv_heads": 4}
 HEAD = "<tr><th>ms<th>share<th>MFLOP<th>MB<th>line<th>source</tr>"
 PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>td {{ padding: 0 .6em; text-align: right }} i {{ color: #666; font-style: normal }}
@@ -30,10 +32,11 @@ td:last-child {{ font-family: monospace; text-align: left; white-space: pre }}</
 
 def add_arguments(parser):
     """Add the arguments of `python -m npdl profile` to an argparse parser."""
-    parser.add_argument("name", help="a model or a layer of npdl: GPT, LSTM, LayerNorm, ..")
+    parser.add_argument("name", metavar="LAYER", help="a layer or model of npdl (LayerNorm, LSTM, "
+                        "GPT). A layer without a width, such as Softmax, has a small input")
     for name, value, what in (("batch", 32, "number of sequences"),
                               ("length", 64, "tokens or time steps of a sequence"),
-                              ("width", 128, "value of d_model, d_in and d_hidden")):
+                              ("width", 128, "value of d_model, d_in, d_out and d_hidden")):
         parser.add_argument(f"--{name}", type=parse_positive, default=value,
                             help=f"{what} (default {value})")
     parser.add_argument("--target", choices=TARGETS, default="auto",
@@ -90,17 +93,21 @@ def record_step(options):
     """
     cls, rng = find_npdl_class(options.name), make_rng(0, 5)
     taken = inspect.signature(cls).parameters
+    needed, arrays = ([name for name, p in inspect.signature(function).parameters.items()
+                       if p.default is p.empty] for function in (cls, cls.forward))
+    sizes = HEADS | dict.fromkeys(("d_in", "d_out", "d_hidden", "d_model", "d_inner"),
+                                  options.width) | {"max_len": options.length}
     shape = options.batch, options.length
-    if list(taken)[:1] == ["vocab_size"]:
-        sizes = {"d_model": options.width, "max_len": options.length}
+    if list(taken)[:1] == ["vocab_size"] and "d_model" not in needed:
         model = cls(VOCABULARY, **{name: n for name, n in sizes.items() if name in taken})
         ids, targets = rng.integers(0, VOCABULARY, (2, *shape))
         step = compile_step(model, SequenceLoss(), AdamW(model), target=options.target)
         step(ids, targets, np.ones(shape, bool))
         return step.recorded
-    if {"d_in", "d_hidden"} <= taken.keys():
-        layer, inputs, named = cls(options.width, options.width), (rng.standard_normal(
-            (*shape, options.width), np.float32),), {}
+    if needed and sizes.keys() >= {*needed}:
+        layer = cls(*(sizes[name] for name in needed))
+        shape = (*shape[:2 - issubclass(cls, Cell)], options.width)
+        inputs, named = [rng.standard_normal(shape, np.float32) for _ in arrays[1:]], {}
     else:
         layer, inputs, named = make_example_call(cls)
         inputs = cast_tree(tuple(inputs), "float32")

@@ -46,9 +46,11 @@ def test_a_step_without_a_recording_is_refused_in_one_line(threads):
         profile(step.recorded)
 
 
-@pytest.mark.parametrize(("name", "line"), [
-    ("LSTM", "dz = xp.concatenate("), ("GPT", "m[...] = b1 * m")])
-def test_the_lines_that_cost_time_are_listed(name, line, capsys):
+@pytest.mark.parametrize(("name", "width", "line"), [
+    ("LSTM", "8", "dz = xp.concatenate("), ("LSTMCell", "8", "dz = xp.concatenate("),
+    ("GPT", "8", "m[...] = b1 * m"), ("Embedding", "8", "sum_by_index(dy, ids, V)"),
+    ("Linear", "512", " 4.19 ")])           # MFLOP: 2 * 8 rows * 512**2
+def test_the_lines_that_cost_time_are_listed(name, width, line, capsys):
     assert main(["profile", name, "--target", "numpy", "--batch", "2", "--length", "4",
-                 "--width", "8"]) == 0
+                 "--width", width]) == 0
     assert line in capsys.readouterr().out
