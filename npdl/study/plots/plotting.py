@@ -50,6 +50,9 @@ def add_arguments(parser):
 
 def run(options):
     """Draw the plot that the options name, and print the path of the file."""
+    if not options.out.endswith(".png"):
+        raise InputError(f"--out {options.out} is not a PNG file; give a name such as "
+                         f"{options.what}.png")
     if options.what == "gradients":
         save_figure(plot_gradients_through_time(options.steps), options.out)
     elif options.what == "curves":
