@@ -89,7 +89,8 @@ class Page:
             names |= trained.read_record(model.given)
         names["answer"] = checks.evaluate_expression(expression, names)
         question, answer = (checks.fill_in_values(text, names) for text in (question, answer))
-        body = f"<p>{self.format_inline(answer)}</p>{format_code_block(expression)}"
+        code = make_folded_block("Check: computed by this code", format_code_block(expression), "check")
+        body = f"<p>{self.format_inline(answer)}</p>{code}"
         return html_block(f'<div class="ask"><p>{self.format_inline(question)}</p>'
                           f'{make_folded_block("The answer", body, "answer")}</div>')
 

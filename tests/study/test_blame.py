@@ -8,6 +8,7 @@ from npdl import Cache, Layer, Param, assert_right, blame
 from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
+from npdl.study.blame.report import format_array
 from tests.study.test_conventions import StateAndMemory, TupleOfGradients, make_layer
 from tests.tools.blame_files import make_answer, run_blame
 
@@ -300,6 +301,11 @@ def test_a_notebook_shows_html_and_escapes_the_source(tmp_path):
     report = blame_changed_file(tmp_path, "dh * (1 - h ** 2)", "dh * (h < 1)")
     shown = report._repr_html_()
     assert shown.startswith("<pre") and "h &lt; 1" in shown and "<mark" in shown
+
+
+def test_an_array_with_four_axes_is_printed_as_a_matrix():
+    assert format_array(np.full((2, 1, 1, 2), -0.0)) == (
+        "(2, 1, 1, 2), printed as (2, 2)\n    [[ 0.  0.]\n     [ 0.  0.]]")
 
 
 def test_the_command_and_its_exit_statuses(tmp_path, capsys):
