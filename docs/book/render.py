@@ -89,8 +89,8 @@ class Page:
             names |= trained.read_record(model.given)
         names["answer"] = checks.evaluate_expression(expression, names)
         question, answer = (checks.fill_in_values(text, names) for text in (question, answer))
-        code = make_folded_block("Check: computed by this code", format_code_block(expression), "check")
-        body = f"<p>{self.format_inline(answer)}</p>{code}"
+        body = f"<p>{self.format_inline(answer)}</p>" + make_folded_block(
+            "Check: its code", format_code_block(expression), "check")
         return html_block(f'<div class="ask"><p>{self.format_inline(question)}</p>'
                           f'{make_folded_block("The answer", body, "answer")}</div>')
 

@@ -50,7 +50,8 @@ def test_each_command_writes_the_same_png_twice(run_folders, tmp_path, capsys, w
 
 @pytest.mark.parametrize("words", [
     ["attention"], ["curves"], ["gradients", "somewhere"], ["flow", "nowhere"],
-    ["gradients", "--steps", "0"], ["flow", "--text", "5"], ["flow"],
+    ["gradients", "--steps", "0"], ["gradients", "--out", "a.pdf"],
+    ["flow", "--text", "5"], ["flow"],
 ])
 def test_bad_options_give_one_error_line_and_write_nothing(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)

@@ -71,11 +71,8 @@ def relu_forward(x):
 def relu_backward(dout, x):
     return dout * (x > 0)
 
-def scale_forward(x, s):
-    return x * s, (x, s)
-
-def scale_backward(dout, cache):
-    return dout * cache[1], dout * cache[0]
+def scale_forward(x, s): return x * s, (x, s)
+def scale_backward(dout, cache): return dout * cache[1], dout * cache[0]
 '''
 
 

@@ -181,18 +181,14 @@ def _format_wrong_gradient_lines(report):
 
 
 def format_array(value):
-    """Return an array as text, with its shape and the first and last entries of each axis.
-
-    An array with more than three axes is printed as a matrix, because it would fill the screen.
-    """
+    """Return an array as text, with its shape and the first and last entries of each axis."""
     array, shape = np.asarray(value), f"{np.shape(value)}"
-    if array.ndim > 3 and array.size:
+    if array.ndim > 3 and array.size:                   # its brackets would fill the screen
         array = array.reshape(-1, array.shape[-1])
         shape += f", printed as {array.shape}"
     small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
-    text = np.array2string(array, precision=4, suppress_small=not small, threshold=12, edgeitems=2,
-                           max_line_width=68)
-    text = re.sub(r"-0\.(?=[ \]])", " 0.", text)
+    text = re.sub(r"-0\.(?=[ \]])", " 0.", np.array2string(
+        array, precision=4, suppress_small=not small, threshold=12, edgeitems=2, max_line_width=68))
     return f"{shape} {text}" if "\n" not in text else f"{shape}\n{textwrap.indent(text, '    ')}"
 
 
