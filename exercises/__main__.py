@@ -14,6 +14,7 @@ import os
 import sys
 
 from exercises import course
+from npdl.__main__ import run_until_output_closes
 from npdl.cli.console import Help, OneLineParser, checked_path_text, run_guarded
 from npdl.errors import InputError
 
@@ -51,7 +52,8 @@ def main(argv=None):
     options = parser.parse_args(argv)
     if options.figures and os.path.isfile(options.figures):
         parser.error(f"--figures {options.figures} exists and is not a folder; give another name")
-    return run_guarded("python -m exercises", lambda: print_selected(options))
+    return run_guarded("python -m exercises", lambda: run_until_output_closes(
+        print_selected, options))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def _parse_and_run(arguments, command):
     if unknown:                             # the parser of the command prints the command's name
         commands.choices.get(command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     _, module, _, run = COMMANDS[vars(options).pop("command")]
-    return _run_until_output_closes(getattr(importlib.import_module(module), run), options)
+    return run_until_output_closes(getattr(importlib.import_module(module), run), options)
 
 
 def _describe_unknown_command(name):
@@ -82,7 +82,7 @@ def _describe_unknown_command(name):
                              else f"give one of: {', '.join(COMMANDS)}")
 
 
-def _run_until_output_closes(run, options):
+def run_until_output_closes(run, options):
     """Run a command and return its exit status.
 
     If the output is closed early, as by `head`, return `options.status` if the command has set it,

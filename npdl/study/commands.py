@@ -47,9 +47,6 @@ def _call_on_layer(options, function):
         except SystemExit as error:
             raise InputError(f"{options.layer} called sys.exit({error.code!r}); remove that call"
                              ) from error
-        except MemoryError as error:
-            raise InputError(f"not enough memory ({format_exception(error)}); give smaller shapes "
-                             "with --input") from error
 
 
 STEP = """Run a layer's forward and backward line by line, and check each line.
