@@ -56,16 +56,6 @@ def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
                 assert unquote(url.fragment) in ids[at], f"{name}: {target}"
 
 
-def test_a_draft_links_to_its_own_pages_only(tmp_path):
-    pytest.importorskip("nbformat")
-    from docs.book.site import Site
-
-    links = '<a href="01-linear.html#linear-2"> <a%s> <a%s>'
-    Site(tmp_path, tmp_path, (1, 6))._write_page(
-        "6.md", links % (' href="05-rnn.html#rnn-3"', ' href="../source/npdl.core.html"'))
-    assert (tmp_path / "6.md").read_text(encoding="utf-8") == links % ("", "")
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.find_browser() is None, reason="no browser")
 def test_every_page_in_a_browser(site):
