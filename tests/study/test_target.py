@@ -14,15 +14,7 @@ from npdl import Embedding
 from npdl.__main__ import main
 from npdl.backend import make_rng
 from npdl.errors import InputError
-from npdl.study.check import examples
-from npdl.study.check.samples import (
-    find_layer_classes,
-    list_option_values,
-    make_example_call,
-    make_random_float64_copy,
-    make_sample_builders,
-    make_sample_with_option,
-)
+from npdl.study.check import examples, samples
 from npdl.study.check.target import build_layer_and_inputs
 from npdl.study.containment import is_library_file
 from npdl.study.trees import as_tuple, draw_upstream, leaves
@@ -201,9 +193,9 @@ def test_example_writes_a_layer_that_is_right_and_nothing_else(tmp_path, monkeyp
 
 
 def test_the_second_sample_differs_in_every_size():
-    for name, cls in find_layer_classes().items():
-        _, first, _ = make_example_call(cls)
-        _, second, _ = make_sample_builders(cls)["another"](np.random.default_rng(0))
+    for name, cls in samples.find_layer_classes().items():
+        _, first, _ = samples.make_example_call(cls)
+        _, second, _ = samples.make_sample_builders(cls)["another"](np.random.default_rng(0))
         pairs = [(a.shape, b.shape) for a, b in zip(first, second, strict=True)
                  if hasattr(a, "shape")]
         assert all(m != n for a, b in pairs for m, n in zip(a[::-1], b[::-1], strict=False)
@@ -227,12 +219,12 @@ def are_different(found, expected):
 
 
 def test_the_sizes_of_the_examples_are_no_defaults():
-    for name, cls in find_layer_classes().items():
+    for name, cls in samples.find_layer_classes().items():
         for option, taken in inspect.signature(cls.__init__).parameters.items():
             if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
                 with contextlib.suppress(InputError):   # the default may not fit the other sizes
                     default, plain = (
-                        compute_outputs_and_gradients(*make_example_call(cls, **given))
+                        compute_outputs_and_gradients(*samples.make_example_call(cls, **given))
                         for given in ({option: taken.default}, {}))
                     assert are_different(default, plain), (name, option)
 
@@ -243,21 +235,21 @@ def test_an_option_without_a_value_is_an_error(monkeypatch):
             super().__init__(*sizes, **keywords)
 
     with pytest.raises(InputError, match="examples.py has no value for the option 'loud' of Other"):
-        list_option_values(Other)
+        samples.list_option_values(Other)
     monkeypatch.setitem(examples.VALUES, "loud", [True])
-    assert list_option_values(Other)[0] == ("loud", True)
+    assert samples.list_option_values(Other)[0] == ("loud", True)
 
 
-@pytest.mark.parametrize("cls", find_layer_classes().values(), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", samples.find_layer_classes().values(), ids=lambda cls: cls.__name__)
 def test_every_option_changes_the_result(cls):
-    for name, value in list_option_values(cls):
-        layer, inputs, options = make_sample_with_option(cls, name, value)
-        layer, inputs = make_random_float64_copy(layer, inputs)
+    for name, value in samples.list_option_values(cls):
+        layer, inputs, options = samples.make_sample_with_option(cls, name, value)
+        layer, inputs = samples.make_random_float64_copy(layer, inputs)
         made, more = examples.TOGETHER.get(name, ({}, {}))
         taken = inspect.signature(cls.__init__).parameters
         given = {n: v for n, v in made.items() if n in taken}
-        plain, before, given = make_example_call(cls, **given)
-        plain, before = make_random_float64_copy(plain, before)
+        plain, before, given = samples.make_example_call(cls, **given)
+        plain, before = samples.make_random_float64_copy(plain, before)
         own = dict(layer.params())
         for path, param in plain.params():
             if path in own and own[path].shape == param.shape:
