@@ -17,7 +17,7 @@ WEIGHTS = {name: np.array(matrix, float) for name, matrix in {
 X, Z = np.array([[1, 0], [0.5, -0.5]]), np.array([[1.0, 0], [0, 1]])
 F_FIRST, B_LAST = np.array([0.5, 0]), np.array([0, -0.5])           # f_0 and b_(T+1)
 T, D = X.shape
-EXAMPLE = ("T = 2 steps of width d = 2, with matrices of halves and wholes; h₀⁽ᶠ⁾ and h₃⁽ᵇ⁾ are "
+EXAMPLE = ("The example has T = 2 steps and width d = 2. The initial states h₀⁽ᶠ⁾ and h₃⁽ᵇ⁾ are "
            "not zero.", *(format_arrays({
                kind + SIDE[side]: WEIGHTS[f"{kind}_{side}"] for kind in "WUV"})
                for side in "fb"), format_arrays({
@@ -74,152 +74,152 @@ def error_percent(value, expected):
     return 100 * np.abs(value - expected).max() / np.abs(expected).max()
 
 
-@question("000.3.2", "Its gradients through time, and the Jacobians")
+@question("000.3.2", "A bidirectional RNN's gradients through time, and its Jacobians")
 def solve_state_gradients(say, step, answer, check, claim):
     """Give the gradients of L_t in the states, and the Jacobians by entries and as matrices."""
     (f, b, y, _), (local, total, *_) = forward(), compute_printed_gradients()
     e, J_f, J_b, W = y - Z, state_jacobian("f", f[2]), state_jacobian("b", b[1]), WEIGHTS
     entries = " + ".join(f"{v:.2f}" for v in [*W["W_f"][0] * X[0], *W["U_f"][0] * f[0]])
     say(*EXAMPLE)
-    step("Run it forwards: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
-         "their errors.",
-         "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
-         f"(h₁⁽ᶠ⁾)₁ = tanh({entries}) = {f[1][0]:.3f}",
+    step("Compute the forward pass: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
+         "their errors.", "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ "
+         "hₜ₊₁⁽ᵇ⁾)", f"(h₁⁽ᶠ⁾)₁ = tanh({entries}) = {f[1][0]:.3f}",
          format_arrays({"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1]}),
          format_arrays({"y₁ − z₁": e[0], "y₂ − z₂": e[1]}))
-    step("(a) Differentiate Lₜ alone. Its gradient in yₜ is twice the error; yₜ is V⁽ᶠ⁾ "
-         "hₜ⁽ᶠ⁾ + …, and a gradient goes back through a matrix by its transpose.",
-         "∇hₜ⁽ᶠ⁾ Lₜ = 2 V⁽ᶠ⁾ᵀ (yₜ − zₜ)      ∇hₜ⁽ᵇ⁾ Lₜ = 2 V⁽ᵇ⁾ᵀ (yₜ − zₜ)",
+    step("(a) Differentiate Lₜ only. Its gradient with respect to yₜ is twice the error. Because "
+         "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + …, the gradient with respect to a state is this vector times the "
+         "transpose of V.", "∇hₜ⁽ᶠ⁾ Lₜ = 2 V⁽ᶠ⁾ᵀ (yₜ − zₜ)      ∇hₜ⁽ᵇ⁾ Lₜ = 2 V⁽ᵇ⁾ᵀ (yₜ − zₜ)",
          f"(∇h₁⁽ᶠ⁾ L₁)₂ = 2 · ({W['V_f'][0, 1]} · ({e[0][0]:.3f}) + {W['V_f'][1, 1]} · "
          f"{e[0][1]:.3f}) = {local['f', 1][1]:.3f}",
          format_arrays({"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": local["f", 1], "∇h₂⁽ᶠ⁾ L₂": local["f", 2]}),
          format_arrays({"∇h₁⁽ᵇ⁾ L₁": local["b", 1], "∇h₂⁽ᵇ⁾ L₂": local["b", 2]}))
-    step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
-         "the state before enters entry i with the weight U_ij.",
+    step("(a) Differentiate one entry of the next state. The derivative of tanh is 1 − tanh², and "
+         "entry j of the previous state enters entry i with the weight U_ij.",
          "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij",
          "(∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)_ij = (1 − (hₜ₋₁⁽ᵇ⁾)_i²) (U⁽ᵇ⁾)_ij",
          f"(∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾)₁₂ = (1 − {f[2][0]:.3f}²) · ({W['U_f'][0, 1]:.3f}) = {J_f[0, 1]:.3f}")
-    step("(b) All entries together: row i of U is multiplied by a number of row i, which is a "
-         "diagonal matrix on the left.",
+    step("(b) Write all entries as one matrix. Each row of U is multiplied by its own factor. This "
+         "is a product with a diagonal matrix on the left.",
          "∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾ = diag(1 − hₜ₊₁⁽ᶠ⁾²) U⁽ᶠ⁾      ∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾ = diag(1 − hₜ₋₁⁽ᵇ⁾²) U⁽ᵇ⁾",
          format_arrays({"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f}),
          format_arrays({"U⁽ᵇ⁾": W["U_b"], "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b}))
     g2 = total["f", 2]
-    step("Go back along each chain, from its own last state: h⁽ᶠ⁾ from t = T to 1, h⁽ᵇ⁾ from "
-         "t = 1 to T.",
-         "∇h_T⁽ᶠ⁾ L = ∇h_T⁽ᶠ⁾ L_T      ∇hₜ⁽ᶠ⁾ L = ∇hₜ⁽ᶠ⁾ Lₜ + (∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)ᵀ ∇hₜ₊₁⁽ᶠ⁾ L",
-         "∇h₁⁽ᵇ⁾ L = ∇h₁⁽ᵇ⁾ L₁         ∇hₜ⁽ᵇ⁾ L = ∇hₜ⁽ᵇ⁾ Lₜ + (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)ᵀ ∇hₜ₋₁⁽ᵇ⁾ L",
+    step("Go back along each chain from its last state: h⁽ᶠ⁾ from t = T to 1, and h⁽ᵇ⁾ from t = 1 "
+         "to T.", "∇h_T⁽ᶠ⁾ L = ∇h_T⁽ᶠ⁾ L_T      ∇hₜ⁽ᶠ⁾ L = ∇hₜ⁽ᶠ⁾ Lₜ + (∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)ᵀ ∇hₜ₊₁⁽ᶠ⁾ "
+         "L", "∇h₁⁽ᵇ⁾ L = ∇h₁⁽ᵇ⁾ L₁         ∇hₜ⁽ᵇ⁾ L = ∇hₜ⁽ᵇ⁾ Lₜ + (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)ᵀ ∇hₜ₋₁⁽ᵇ⁾ L",
          f"(∇h₁⁽ᶠ⁾ L)₁ = {local['f', 1][0]:.3f} + ({J_f[0, 0]:.3f}) · ({g2[0]:.3f}) + "
          f"({J_f[1, 0]:.3f}) · ({g2[1]:.3f}) = {total['f', 1][0]:.3f}",
          format_arrays({f"∇{format_state_name(side, t)} L": total[side, t]
                         for side in "fb" for t in (1, 2)}))
-    answer("Local part 2 Vᵀ(y − z); Jacobians diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ (of the later state) and "
-           "diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ (of the earlier state); then the two recursions.")
-    right = {side: all(np.allclose(total[side, t], state_derivative(side, t), 0, 1e-8)
-                       for t in range(1, T + 1)) for side in "fb"}
-    check("Moving each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ by a little changes L at these "
-          "rates.", all(right.values()))
+    answer("The gradient of Lₜ is 2 Vᵀ(yₜ − zₜ). The Jacobians are diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ with the "
+           "later state, and diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ with the earlier state. The two recursions "
+           "combine them.")
+    errors = {side: max(np.abs(total[side, t] - state_derivative(side, t)).max()
+                        for t in range(1, T + 1)) for side in "fb"}
+    check("Finite differences of L in each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ agree.",
+          max(errors.values()) <= 1e-8)
     wrong = local["b", 1] + state_jacobian("b", b[2]).T @ total["b", 2]
     for side, when, end in (("f", "t + 1", "holds for t < T"), ("b", "t - 1", "holds for t > 1")):
         other = when.replace(" ", "")
-        claim("", f"The gradient in {side}_t is that of L_t plus the Jacobian's transpose "
-              f"times the gradient in {side}_({other}).", "formula given in the question", end,
-              judge(right[side]), f"differences in {side}_t: error below 1e-08")
+        claim("", f"The gradient in {side}_t is that of L_t plus the Jacobian's transpose times "
+              f"the gradient in {side}_({other}).", "formula given in the question", end,
+              judge(errors[side] <= 1e-8),
+              f"finite differences in {side}_t: error {errors[side]:.1g}")
     claim("", "Both recursions express the gradients at t by those at t + 1.",
           "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
-          judge(np.allclose(wrong, total["b", 1]), if_false="slip"),
-          "with t + 1 for b the gradient in b_1 is off by "
-          f"{error_percent(wrong, total['b', 1]):.0f} %")
+          judge(np.allclose(wrong, total["b", 1]), if_false="slip"), "with t + 1 for b, the "
+          f"gradient in b_1 has an error of {error_percent(wrong, total['b', 1]):.0f} %")
     claim("", "The recursions determine all gradients.", "no start is given",
           "they start from the gradient of L_T in f_T and that of L_1 in b_1",
-          judge(all(right.values()), "under-specified"),
-          "f_(T+1) and b_0 do not exist; with these two starts every gradient is right to "
-          "below 1e-08")
+          judge(max(errors.values()) <= 1e-8, "under-specified"),
+          "f_(T+1) and b_0 do not exist; from these two starts, every gradient has an error of at "
+          f"most {max(errors.values()):.1g}")
     t, e, V_f = T, y[-1] - Z[-1], WEIGHTS["V_f"]
 
-    def claim_formula(statement, formula, holds):
-        claim("a", statement, formula, formula, judge(holds), "differences: below 1e-08")
+    def claim_formula(statement, formula, value, numerical):
+        error = np.abs(value - numerical).max()
+        claim("a", statement, formula, formula, judge(error <= 1e-8),
+              f"finite differences: error {error:.1g}")
 
     z = np.linspace(-5, 5, 101)
     claim_formula("The derivative of tanh(z) is 1 - tanh^2(z).", "1 - tanh^2(z)",
-                  np.allclose(np.diag(derivative(np.tanh, z)), 1 - np.tanh(z) ** 2, 0, 1e-8))
-    claim_formula("The gradient of L_t in y_t is 2 (y_t - z_t).", "2 (y_t - z_t)",
-                  np.allclose(2 * e, derivative(lambda v: ((Z[t - 1] - v) ** 2).sum(), y[t - 1]), 0,
-                              1e-8))
+                  1 - np.tanh(z) ** 2, np.diag(derivative(np.tanh, z)))
+    claim_formula("The gradient of L_t in y_t is 2 (y_t - z_t).", "2 (y_t - z_t)", 2 * e,
+                  derivative(lambda v: ((Z[t - 1] - v) ** 2).sum(), y[t - 1]))
     for side in "fb":
-        moved = state_derivative(side, t, output_index=2)[t - 1]        # d y_t / d f_t
-        claim_formula(f"dy_t / d{side}_t = V_{side}.", f"V_{side}",
-                      np.allclose(WEIGHTS["V_" + side], moved, 0, 1e-8))
+        y_jacobian = state_derivative(side, t, output_index=2)[t - 1]        # d y_t / d f_t
+        claim_formula(f"dy_t / d{side}_t = V_{side}.", f"V_{side}", WEIGHTS["V_" + side],
+                      y_jacobian)
         claim_formula(f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
-                      f"2 V_{side}^T (y_t - z_t)",
-                      np.allclose(local[side, t], 2 * moved.T @ e, 0, 1e-8))
+                      f"2 V_{side}^T (y_t - z_t)", local[side, t], 2 * y_jacobian.T @ e)
     row, column, truth = 2 * e @ V_f, V_f @ (2 * e), local["f", t]
     claim("a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
           "2 (y_t - z_t) times V, then V^T in front in the result",
-          "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
+          "with rows: 2 (y - z)^T V; with columns: V^T 2 (y - z); a column times V is not defined",
           judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth), "convention"),
-          "the row agrees with differences to below 1e-08; V times the column (no transpose) "
-          f"is off by {error_percent(column, truth):.0f} %")
+          "the row agrees with the gradient above; V times the column, without a transpose, has an "
+          f"error of {error_percent(column, truth):.0f} %")
     for side, after, before, x, text in (("f", f[2], f[1], X[1], "f_(t+1)"),
                                          ("b", b[1], b[2], X[0], "b_(t-1)")):
         W, U = WEIGHTS["W_" + side], WEIGHTS["U_" + side]
-        slope = derivative(lambda h, W=W, U=U, x=x: np.tanh(W @ x + U @ h), before)
-        same = np.allclose(state_jacobian(side, after), slope, 0, 1e-8)
-        other = error_percent(U @ np.diag(1 - after**2), slope)
+        jacobian = derivative(lambda h, W=W, U=U, x=x: np.tanh(W @ x + U @ h), before)
+        error = np.abs(state_jacobian(side, after) - jacobian).max()
+        other = error_percent(U @ np.diag(1 - after**2), jacobian)
         claim("a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) (U_{side})_ij.",
-              "as claimed", "as claimed", judge(same), "differences: below 1e-08")
+              "as claimed", "as claimed", judge(error <= 1e-8),
+              f"finite differences: error {error:.1g}")
         claim("b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
-              "derived in (a) already", "as claimed", judge(same),
-              f"differences: below 1e-08; the other order, U diag, is off by {other:.1f} %")
+              "derived in (a) already", "as claimed", judge(error <= 1e-8), "finite differences: "
+              f"error {error:.1g}; the other order, U diag, has an error of {other:.1f} %")
 
 
-@question("000.3.3", "Its gradients in the weights W⁽ᵇ⁾ and U⁽ᶠ⁾")
+@question("000.3.3", "A bidirectional RNN's gradients in the weights W⁽ᵇ⁾ and U⁽ᶠ⁾")
 def solve_weight_gradients(say, step, answer, check, claim):
-    """Give the gradients of L in W^(b) and U^(f)."""
+    """Give the gradients of L with respect to W^(b) and U^(f)."""
     (f, b, _, _), (local, total, delta, W_b, U_f) = forward(), compute_printed_gradients()
     d_b, d_f = ([delta[side, t] for t in (1, 2)] for side in "bf")
     say(*EXAMPLE)
-    step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
-         "each entry is multiplied by its own slope.",
-         "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, in both directions",
+    step("Start from the gradients in the states (Question 3.2). Going back through the tanh "
+         "multiplies each entry by its derivative 1 − h².",
+         "δₜ = (1 − hₜ²) * ∇hₜ L, elementwise, in both directions",
          format_arrays({"δ₁⁽ᵇ⁾": d_b[0], "δ₂⁽ᵇ⁾": d_b[1], "δ₁⁽ᶠ⁾": d_f[0], "δ₂⁽ᶠ⁾": d_f[1]}))
-    step("One use of a matrix in W x makes the gradient δ xᵀ: entry (i, j) is δ_i x_j, "
-         "because W_ij multiplies x_j and is added into entry i.",
+    step("Each use of a matrix as W x contributes δ xᵀ to its gradient. Entry (i, j) is δ_i x_j, "
+         "because W_ij is multiplied by x_j and added to entry i.",
          "W⁽ᵇ⁾ at step t: δₜ⁽ᵇ⁾ xₜᵀ      U⁽ᶠ⁾ at step t: δₜ⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾ᵀ",
          f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {d_b[0][0]:.3f} · {X[0, 0]:.3f} = {d_b[0][0] * X[0, 0]:.3f}",
          format_arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1])}),
          format_arrays({"δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
                  "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(d_f[1], f[1])}))
-    step("The same matrix is used at every step, so its gradients are added. Nothing else is "
-         "needed: what a step does to later ones is in ∇hₜ L already.",
-         "∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ      "
-         "∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ",
-         format_arrays({"∂L/∂W⁽ᵇ⁾": W_b, "∂L/∂U⁽ᶠ⁾": U_f}))
-    answer("∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ and ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) "
-           "∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
-    right = {name: np.allclose(ours, derivative(
-        lambda matrix, name=name: forward(WEIGHTS | {name: matrix})[3], WEIGHTS[name]), 0, 1e-8)
+    step("The same matrix is used at every step, so its gradients add. Nothing else is needed, "
+         "because ∇hₜ L already contains the effect of a step on the following steps.",
+         "∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ      ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ L "
+         "hₜ₋₁⁽ᶠ⁾ᵀ", format_arrays({"∂L/∂W⁽ᵇ⁾": W_b, "∂L/∂U⁽ᶠ⁾": U_f}))
+    answer("∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ and ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ "
+           "L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
+    errors = {name: np.abs(ours - derivative(
+        lambda matrix, name=name: forward(WEIGHTS | {name: matrix})[3], WEIGHTS[name])).max()
         for name, ours in (("W_b", W_b), ("U_f", U_f))}
-    check("Differences of L: the same two matrices.", all(right.values()))
+    check("Finite differences of L give the same two matrices.", max(errors.values()) <= 1e-8)
     for name, side, other, factor, rest, extra in (
             ("W_b", "b", "x_t", X[1], WEIGHTS["U_b"] @ b[3], "t = 1 to T"),
             ("U_f", "f", "h_(t-1)^(f)", f[1], WEIGHTS["W_f"] @ X[1],
-             "t = 1 counts too when f_0 is not zero")):
-        claim("", f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) "
-              f"times the gradient in h_t^({side}) times {other}^T.", "as claimed",
-              f"as claimed; {extra}", judge(right[name]), "differences: below 1e-08")
+             "t = 1 is included if f_0 is not zero")):
+        claim("",
+              f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) times the "
+              f"gradient in h_t^({side}) times {other}^T.", "as claimed", f"as claimed; {extra}",
+              judge(errors[name] <= 1e-8), f"finite differences: error {errors[name]:.1g}")
         tensor = derivative(lambda matrix, x=factor, rest=rest: np.tanh(matrix @ x + rest),
                             WEIGHTS[name])
         slope = 1 - np.tanh(WEIGHTS[name] @ factor + rest) ** 2
         exact = np.einsum("i,ik,l->ikl", slope, np.eye(D), factor)
-        check(f"the derivative of a state in {name} has three indices",
+        check(f"The derivative of a state with respect to {name} has three indices.",
               np.allclose(exact, tensor, 0, 1e-8))
         defined = np.diag(slope).shape[1] == factor[None].shape[0]      # (d, d) times (1, d)
         claim("", f"d{side}_t / d{name} is diag(1 - {side}_t^2) {other}^T.",
-              "a d x d matrix times a 1 x d row",
-              f"a d x d x d array: entry (i, k, l) is (1 - {side}_i^2) [i = k] ({other})_l",
-              judge(defined), f"d = {D}: differences give {' x '.join(map(str, tensor.shape))} "
-              "numbers; d x d times 1 x d is not defined for d > 1")
+              "a d x d matrix times a 1 x d row", "a d x d x d array: entry (i, k, l) is (1 - "
+              f"{side}_i^2) [i = k] ({other})_l", judge(defined),
+              f"d = {D}: finite differences give {' x '.join(map(str, tensor.shape))} numbers; d x "
+              "d times 1 x d is not defined for d > 1")
     whole, twice, once = 0, 0, 0                                        # whole: d b_t / d W_b
     for t in range(T, 0, -1):
         now = np.einsum("i,ik,l->ikl", 1 - b[t] ** 2, np.eye(D), X[t - 1])
@@ -227,12 +227,11 @@ def solve_weight_gradients(say, step, answer, check, claim):
         twice = twice + np.tensordot(total["b", t], whole, 1)
         once = once + np.tensordot(local["b", t], whole, 1)
     claim("", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
-          "chain rule, without saying which derivative of b_t",
-          "db_t / dW_b with b_(t+1) held fixed; or the total derivative, but then with the "
-          "gradient of L_t alone",
-          judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
-          "both readings agree with differences; total times total counts later effects twice "
-          f"and is off by {error_percent(twice, W_b):.0f} %")
+          "chain rule, without saying which derivative of b_t", "either db_t / dW_b with b_(t+1) "
+          "held fixed, or the total derivative with the gradient of L_t alone",
+          judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"), "both "
+          "readings agree with finite differences; the total gradient times the total derivative "
+          f"counts later effects twice and has an error of {error_percent(twice, W_b):.0f} %")
 
 
 def list_edges(T):
@@ -288,32 +287,29 @@ def solve_birnn_graph(say, step, answer, check, claim):
              for node in states}
     nodes = {node for arrow in large for node in arrow[:2]}
     say(EXAMPLE[0])
-    step("Make a node for every vector: inputs, both kinds of states (with the initial states "
-         "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.", f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "
-         f"{len({node for arrow in arrows for node in arrow[:2]})} nodes")
-    step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ runs to the "
-         "right, h⁽ᵇ⁾ to the left, and they meet only in y.",
-         "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
-         "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾",
+    step("Make a node for every vector: the inputs, both kinds of states (with the initial states "
+         "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), and the outputs.", "T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, "
+         f"y₁..y₂: {len({node for arrow in arrows for node in arrow[:2]})} nodes")
+    step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ goes to the right "
+         "and the chain h⁽ᵇ⁾ to the left. They meet only in y.", "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ "
+         "hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)", "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾",
          format_table(("weight", "arrows"), [
              (kind[0] + SIDE[kind[-1]], " ".join(
                 f"{node_name(a)}→{node_name(b)}" for a, b, weight in arrows if weight == kind))
              for kind in WEIGHTS]))
-    step("Read from it what depends on what: the gradient of a state collects from all "
-         "outputs that its arrows reach.",
-         *(f"{node_name(node)} reaches {', '.join(map(node_name, ends))}"
-           for node, ends in drawn.items()))
-    answer(f"{len(arrows)} arrows for T = 2 ({len(large)} for T = 3), one of each weight a "
-           "step, none between h⁽ᶠ⁾ and h⁽ᵇ⁾.")
+    step("Read the dependencies from the graph. The gradient of a state is a sum over all outputs "
+         "that its arrows reach.", *(f"{node_name(node)} reaches {', '.join(map(node_name, ends))}"
+                                     for node, ends in drawn.items()))
+    answer(f"The graph has {len(arrows)} arrows for T = 2 and {len(large)} for T = 3, one for each "
+           "weight and step. No arrow connects h⁽ᶠ⁾ and h⁽ᵇ⁾.")
     measured = {node: [("y", s + 1)
                        for s, slope in enumerate(state_derivative(*node, output_index=2))
                        if np.abs(slope).max() > 0] for node in states}
-    check("Moving each state by a little moves exactly the outputs that its arrows reach.",
+    check("A perturbation of a state changes exactly the outputs that its arrows reach.",
           measured == drawn)
     claim("", "The graph for three steps, with both initial states, is to be completed.",
-          "no drawing",
-          f"{len(nodes)} nodes (x_1..x_3, f_0..f_3, b_1..b_4, y_1..y_3) and {len(large)} "
-          f"arrows, {len(large) // len(WEIGHTS)} for each of W_f, U_f, V_f, W_b, U_b, V_b; no "
-          "arrow joins an f and a b", judge(measured == drawn, "no answer given"),
-          "T = 2: moving each state moves exactly the outputs that the arrows reach "
+          "no drawing", f"{len(nodes)} nodes (x_1..x_3, f_0..f_3, b_1..b_4, y_1..y_3) and "
+          f"{len(large)} arrows, {len(large) // len(WEIGHTS)} for each of W_f, U_f, V_f, W_b, U_b, "
+          "V_b; no arrow connects an f and a b", judge(measured == drawn, "no answer given"),
+          "T = 2: a perturbation of a state changes exactly the outputs that its arrows reach "
           f"({sum(map(len, drawn.values()))} pairs); --figures draws the graph")

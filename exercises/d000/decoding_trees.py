@@ -23,9 +23,9 @@ PRINTED_SUMS = {
     ("the", "red", "circle"): -10.0, ("the", "red", "rectangle"): -9.7,
 }
 FIRST, SECOND = ("the", "red", "rectangle"), ("a", "blue", "square")    # the printed final beam
-EXAMPLE = ("The tree of the question, its log-probabilities as edges. Log-probabilities are added "
-           "along a path, because probabilities are multiplied: the larger (less negative) sum is "
-           "the more probable path.")
+EXAMPLE = ("The edges of the question's tree have log-probabilities. The probabilities along a "
+           "path are multiplied, so the log-probabilities are added. The path with the larger "
+           "(less negative) sum is more probable.")
 
 
 def next_word_log_probs(path):
@@ -51,8 +51,8 @@ def decode_tree(tree, width=2):
     """Return [(words, log-likelihood)] by beam search, best first; width 0 means greedy."""
     scorer = Tree(tree)
     result = beam_search(scorer, width, 3) if width else None
-    found = result.finished + result.unfinished if width else greedy(scorer, 3)
-    return [(tuple(scorer.words(h)), h.log_prob) for h in found]
+    hypotheses = result.finished + result.unfinished if width else greedy(scorer, 3)
+    return [(tuple(scorer.words(h)), h.log_prob) for h in hypotheses]
 
 
 def format_paths(*paths):
@@ -75,23 +75,23 @@ def solve_greedy_decoding(say, step, answer, check, claim):
                            for w, log_p in after.items()], 1))
         path, parts = (*path, word), [*parts, after[word]]
     total = math.fsum(parts)
-    step("Add the three log-probabilities that were passed.",
+    step("Add the log-probabilities of the three words.",
          "log p(w̄₁, w̄₂, w̄₃) = log p(w̄₁) + log p(w̄₂ | w̄₁) + log p(w̄₃ | w̄₁, w̄₂)",
          f"                  = {' + '.join(map(str, parts))} = {total:.1f}")
-    answer(f"{format_paths(path)} with log-likelihood {total:.1f}.")
-    (found, log_p), = decode_tree(PRINTED_TREE, width=0)
-    check(f"npdl's greedy search on this tree finds {format_paths(found)} with {log_p:.1f}.",
-          found == path and math.isclose(log_p, total))
+    answer(f"Greedy decoding finds {format_paths(path)} with log-likelihood {total:.1f}.")
+    (decoded, log_p), = decode_tree(PRINTED_TREE, width=0)
+    check(f"npdl's greedy search on this tree finds {format_paths(decoded)} with {log_p:.1f}.",
+          decoded == path and math.isclose(log_p, total))
     claim("", "Greedy decoding finds (the, red, rectangle).", "(the, red, rectangle)",
           format_paths(path), judge(path == FIRST),
-          "npdl's greedy on the tree; each step's largest branch is printed")
+          "npdl's greedy search on the tree; the document prints the largest branch of each step")
     claim("", "Its log-likelihood is -9.7.", "-1.7 - 3.3 - 4.7 = -9.7", f"{total:.1f}",
-          judge(round(total, 9) == -9.7), "sum of the three branches")
+          judge(round(total, 9) == -9.7), "the sum of the three branches")
     claim("", "The probability of the first word is the larger of -1.7 and -2.0.",
           "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
-          f"log p = {parts[0]}, so p = {math.exp(parts[0]):.4f}; the word is the arg max, the "
-          "number the max", judge(0 <= parts[0] <= 1, if_false="slip"),
-          "a probability is not negative; so too for w2 and w3")
+          f"log p = {parts[0]}, so p = {math.exp(parts[0]):.4f}; the word is the arg max, and the "
+          "number is the max", judge(0 <= parts[0] <= 1, if_false="slip"),
+          "a probability is not negative; w2 and w3 have the same slip")
 
 
 def expand_beam(beam):
@@ -103,8 +103,8 @@ def expand_beam(beam):
 def list_candidate_rows(paths, width):
     """Return rows (rank, hypothesis, sum, "kept" or "pruned") of expanded paths."""
     return [(rank, format_paths(path),
-             f"{path_log_p(path[:-1]):.1f} − {-next_word_log_probs(path[:-1])[path[-1]]:.1f}"
-             f" = {path_log_p(path):.1f}", "kept" if rank <= width else "pruned")
+             f"{path_log_p(path[:-1]):.1f} − {-next_word_log_probs(path[:-1])[path[-1]]:.1f} = "
+             f"{path_log_p(path):.1f}", "kept" if rank <= width else "pruned")
             for rank, path in enumerate(paths, 1)]
 
 
@@ -116,26 +116,27 @@ def solve_beam_search(say, step, answer, check, claim):
     second = expand_beam(first[:2])
     known, before = expand_beam(second[:2]), path_log_p(("a", "red"))
     say(EXAMPLE)
-    step("Start with the empty hypothesis alone, and keep the B = 2 best of the words after "
-         "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", format_table(heads, list_candidate_rows(first, 2)))
-    step("Expand every kept hypothesis by every word. All candidates compete with each other, "
-         "whichever hypothesis they come from; one prefix may win both places.",
+    step("Start with the empty hypothesis only. Keep the B = 2 best words after it.",
+         "s(w₁) = 0 + log p(w₁ | <BOS>)", format_table(heads, list_candidate_rows(first, 2)))
+    step("Extend every kept hypothesis by every word. All candidates compete with each other, so "
+         "both of the kept ones may come from the same hypothesis.",
          "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", format_table(heads, list_candidate_rows(second, 2)))
-    step(f"Expand the two that were kept, {format_paths(second[0])} and {format_paths(second[1])}, "
-         f"and nothing else: what continues a pruned prefix is no candidate any more.",
+    step(f"Extend only the two kept hypotheses, {format_paths(second[0])} and "
+         f"{format_paths(second[1])}. A continuation of a pruned hypothesis is not a candidate.",
          "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
          format_table(heads[1:3], [*(row[1:3] for row in list_candidate_rows(known, 0)),
                             ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
     totals = [path_log_p(path) for path in known]
     bounds = [total - before for total in totals]
-    step("Say how the answer depends on the words x after 'a red', which the question does "
-         "not give: such a word beats a known sum when its own log-probability is above the "
+    step("The question does not give the words x after 'a red', so find out how the answer depends "
+         "on them. Such a word beats a known sum if its own log-probability is above the "
          "difference.", "s(x) > s  ⇔  log p(x) > s − s(w₁, w₂)",
          *(f"to beat {format_paths(path)}:  log p(x) > {total:.1f} − ({before:.1f}) = {bound:.1f}"
            for path, total, bound in zip(known, totals, bounds, strict=True)))
-    answer(f"{format_paths(known[0])} with {totals[0]:.1f} and {format_paths(known[1])} with "
-           f"{totals[1]:.1f}, unless a word after 'a red' has more than {bounds[1]:.1f} (it "
-           f"then takes the second place) or {bounds[0]:.1f} (the first).")
+    answer(f"Beam search finds {format_paths(known[0])} with {totals[0]:.1f} and "
+           f"{format_paths(known[1])} with {totals[1]:.1f}, if no word after 'a red' is above "
+           f"{bounds[1]:.1f}. A word above {bounds[1]:.1f} takes the second place, and a word "
+           f"above {bounds[0]:.1f} takes the first.")
     scorer = Tree(PRINTED_TREE)
     check("npdl's beam search keeps the same hypotheses in steps 1 and 2.",
           [[tuple(scorer.words(h)) for h in kept.kept]
@@ -150,54 +151,48 @@ def solve_beam_search(say, step, answer, check, claim):
         claim("", f"The four sums of step {step_number}.", printed,
               ", ".join(f"{sums[path]:.1f}" for path in own),
               judge(all(abs(PRINTED_SUMS[path] - sums[path]) < 1e-9 for path in own)),
-              "consistent with the branches used for greedy decoding")
+              "consistent with the branches that greedy decoding uses")
 
     claim("", "Step 1 keeps both words.", "(the); (a)", format_paths(*first),
           judge(first == [("the",), ("a",)]), "only two branches are given")
     claim_path_sums(2, 2, "-5.3, -5.0, -4.7, -4.9")
     claim("", "The two best of step 2 are (a, blue) and (the, red).", "(a, blue); (the, red)",
           format_paths(*second), judge(set(second) == {("a", "blue"), ("the", "red")}),
-          f"(a, red) has {sums['a', 'red']:.1f}, (the, red) only {sums['the', 'red']:.1f}; "
-          "both numbers are printed")
+          f"(a, red) has {sums['a', 'red']:.1f}, (the, red) only {sums['the', 'red']:.1f}; the "
+          "document prints both numbers")
     claim_path_sums(3, 3, "-10.3, -9.9, -10.0, -9.7")
     claim("", "Step 3 expands (a, blue) and (the, red).", "four candidates",
-          f"of the four listed {len(allowed)} descend from the right beam: "
-          f"{format_paths(*allowed)}; the words after (a, red) are missing",
-          judge(len(allowed) == 4),
+          f"only {len(allowed)} of the four extend a kept hypothesis: {format_paths(*allowed)}; "
+          "the words after (a, red) are missing", judge(len(allowed) == 4),
           "(the, red) was pruned at step 2, so its words can't be candidates")
     claim("", "Of the four candidates listed, the two marked are the best.",
           format_paths(FIRST, SECOND), format_paths(*listed[:2]),
           judge(listed[:2] == [FIRST, SECOND]),
-          "the mistake lies in the list, not in the choice from it")
+          "the list is wrong, but the choice from it is right")
     grid = np.arange(-0.1, -8.0, -0.4)
-    found = {(one, two): decode_tree(complete_tree({"cube": one, "disc": two})) for one in grid
+    beams = {(one, two): decode_tree(complete_tree({"cube": one, "disc": two})) for one in grid
              for two in grid if two <= one and math.exp(one) + math.exp(two) <= 1}
-    count, total = len(found), path_log_p(FIRST)
-    with_first, with_second = (sum(path in dict(beam) for beam in found.values())
+    count, total = len(beams), path_log_p(FIRST)
+    with_first, with_second = (sum(path in dict(beam) for beam in beams.values())
                                for path in (FIRST, SECOND))
-    rule = all((SECOND in dict(beam)) == (two < -5.0) for (_, two), beam in found.items())
-    worse = sum(beam[0][1] < total for beam in found.values())
+    rule = all((SECOND in dict(beam)) == (two < -5.0) for (_, two), beam in beams.items())
+    worse = sum(beam[0][1] < total for beam in beams.values())
     green, red = (total - path_log_p(path) for path in (("the", "green"), ("a", "red")))
     claim("", "The best of the final beam is (the, red, rectangle) with -9.7.",
-          "(the, red, rectangle), -9.7",
-          "(a, blue, square) with -9.9 unless a word after (a, red) has more than -5.0, which "
-          "then comes first", judge(with_first > 0),
-          f"{count} pairs of log-probabilities of two words after (a, red): with {with_first} "
-          "of them is it in npdl's beam; its prefix was pruned", weight="answer")
+          "(the, red, rectangle), -9.7", "(a, blue, square) with -9.9, unless a word after (a, "
+          "red) is above -5.0 and comes first", judge(with_first > 0),
+          f"tried {count} pairs of log-probabilities for two words after (a, red): it is in npdl's "
+          f"final beam for {with_first} of them, because its prefix was pruned", weight="answer")
     claim("", "The second of the final beam is (a, blue, square) with -9.9.",
-          "(a, blue, square), -9.9",
-          "first if no word after (a, red) has more than -5.0, second if one has, else "
-          "out", judge(rule, "under-specified"),
-          f"in the beam with {with_second} of {count} such pairs, those whose second word has "
-          "less than -5.0; the figure would decide")
-    claim("", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
-          "the same best sequence",
-          f"never on this tree; it may even end below greedy's {total:.1f}",
-          judge(with_first == count),
-          f"with {worse} of {count} such pairs its best is below {total:.1f}: a wider beam is "
-          "not always better", weight="answer")
-    claim("", "(the, red, rectangle) is the most probable sequence of the tree.",
-          "called the best sequence",
-          f"if no word after (the, green) has more than {green:.1f} and no word after (a, "
-          f"red) has more than {red:.1f}", judge(listed[0] == FIRST, "under-specified"),
-          "the best of the four that are printed; the figure would decide")
+          "(a, blue, square), -9.9", "first if no word after (a, red) is above -5.0, second if one "
+          "word is, otherwise not in the beam", judge(rule, "under-specified"),
+          f"in the final beam for {with_second} of the {count} pairs: those whose second word is "
+          "below -5.0; the missing figure would decide")
+    claim("", "Beam search of width 2 finds the best sequence that greedy decoding finds.", "the "
+          "same best sequence", "never on this tree; its best can even be below greedy decoding's "
+          f"{total:.1f}", judge(with_first == count), f"for {worse} of the {count} pairs its best "
+          f"is below {total:.1f}; a wider beam is not always better", weight="answer")
+    claim("", "(the, red, rectangle) is the most probable sequence of the tree.", "called the best "
+          "sequence", f"true if no word after (the, green) is above {green:.1f} and no word after "
+          f"(a, red) is above {red:.1f}", judge(listed[0] == FIRST, "under-specified"),
+          "the best of the four printed sequences; the missing figure would decide")

@@ -15,10 +15,10 @@ TENSOR = np.array([[[2, 5, 1], [4, 3, 4]], [[1, 2, 4], [1, 2, 2]],
 
 # {kind: (axes by the definition, axes of the document, what shares a mean, over what)}
 KINDS = {
-    "batch": ((0, 2), (0,), "channel", "one channel, over ", "all samples and features"),
-    "layer": ((1, 2), (2,), "sample", "one sample, over ", "all its channels and features"),
-    "instance": ((2,), (1, 2), "sample, channel", "one channel of one sample, over ",
-                 "its features alone"),
+    "batch": ((0, 2), (0,), "channel", "one channel over ", "all samples and features"),
+    "layer": ((1, 2), (2,), "sample", "one sample over ", "all its channels and features"),
+    "instance": ((2,), (1, 2), "sample, channel", "one channel of one sample over ",
+                 "its features only"),
 }
 PRINTED = {
     "batch": ("2.25 3.0 2.5 3.25 2.25 3.25", "0.6875 2.5 1.25 2.1875 0.1875 0.6875"),
@@ -27,15 +27,16 @@ PRINTED = {
 }
 # {kind: (the document's axes in words, why the definition has others)}
 WHY = {
-    "batch": ("samples", "with channels and features named apart, a channel has one pair over "
-              "samples and features (axes 0 and 2); six pairs are what a dense layer of 6 units "
-              "without a feature axis would have"),
-    "layer": ("features", "the definition takes all units of a sample (axes 1 and 2); the last "
-              "axis alone is what a transformer calls layer normalisation, where axis 1 is time; "
-              "the document's pairs are those of instance normalisation by the definition"),
-    "instance": ("channels and features", "an instance is one sample AND one channel, so only "
-                 "axis 2 is averaged; the document's pairs are those of layer normalisation by "
-                 "the definition"),
+    "batch": ("samples", "channels and features are separate axes, so each channel has one pair "
+                         "over samples and features (axes 0 and 2); six pairs would be right for a "
+                         "dense layer of 6 units without a feature axis"),
+    "layer": ("features", "the definition averages over all units of a sample (axes 1 and 2); a "
+                          "transformer averages over the last axis only, because its axis 1 is "
+                          "time; by the definition, the document's pairs are those of instance "
+                          "normalisation"),
+    "instance": ("channels and features", "an instance is one channel of one sample, so the "
+                                          "average is over axis 2 only; by the definition, the "
+                                          "document's pairs are those of layer normalisation"),
 }
 
 
@@ -63,12 +64,12 @@ def find_misprints(printed_text, exact_values):
 
 @question("000.1", "Means and variances of batch, layer and instance normalisation")
 def solve_means_and_variances(say, step, answer, check, claim):
-    """Give means and variances that batch, layer and instance normalisation use for a tensor."""
+    """Give the means and variances of a tensor for batch, layer and instance normalisation."""
     rows = {kind: group_entries(TENSOR, axes) for kind, (axes, *_) in KINDS.items()}
-    say("The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
-    step("Write down which entries share a mean: x has the indices sample i, channel c, "
-         "feature k, and each normalisation averages over some of them. The pairs (μ, σ²) are "
-         "as many as the values of the indices that are left.",
+    say("The tensor of the question has 4 samples, 2 channels and 3 features, so 24 entries.")
+    step("Write down which entries share a mean. An entry has three indices: sample i, channel c "
+         "and feature k. Each normalisation averages over some of them. There is one pair (μ, σ²) "
+         "for each combination of the other indices.",
          format_table(("", "averages over", "values in a group", "pairs"),
                       [(kind, KINDS[kind][4], group.shape[1], len(group))
                        for kind, group in rows.items()]))
@@ -78,23 +79,23 @@ def solve_means_and_variances(say, step, answer, check, claim):
         places = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
         row = values[0].tolist()
         squares = " + ".join(f"({value} − {means[0]})²" for value in row[:2])
-        step(f"{kind.capitalize()}: {which}{over}. The first group with a pencil, then all.",
-             "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
-             f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
+        step(f"{kind.capitalize()} normalisation averages {which}{over}. Compute the first group "
+             "by hand, then all groups.", "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − "
+             "μ)²) / n", f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
              f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
              format_table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"), [
                  (", ".join(str(i + 1) for i in place), " ".join(map(str, group)), *pair,
                   *map(float, pair)) for place, group, *pair in zip(
                       places, values, means, variances, strict=True)], 4))
-    step("Which one is meant by layer normalisation? The definition takes all units of a "
-         "sample, as here. In a transformer the second index is time, each position is "
-         "normalised by itself, and the groups are those that are called instance above.",
-         f"{len(rows['layer'])} pairs by the definition, {len(rows['instance'])} over the "
-         "last axis alone")
-    answer("; ".join(f"{kind} {len(group)} pairs (one for each "
+    step("Layer normalisation has two meanings. By its definition it averages over all units of a "
+         "sample, as above. In a transformer, the second index is time, and each position is "
+         "normalised separately. Then the groups are those that are called instance above.",
+         f"{len(rows['layer'])} pairs by the definition, {len(rows['instance'])} over the last "
+         "axis only")
+    answer(", ".join(f"{kind} normalisation has {len(group)} pairs (one for each "
                      f"{KINDS[kind][2].replace(', ', ' and ')})"
-                     for kind, group in rows.items()) + ": the numbers of the three tables.")
-    check("npdl's normalisation layers take the same means and variances from this tensor.",
+                     for kind, group in rows.items()) + ". The tables show their values.")
+    check("npdl's normalisation layers compute the same means and variances.",
           all(np.allclose(np.array(exact_moments(TENSOR, axes), float),
                           [np.ravel(part) for part in
                            centre_and_moments(TENSOR.astype(float), axes)[1:]])
@@ -107,21 +108,22 @@ def solve_means_and_variances(say, step, answer, check, claim):
               f"{len(ours[0])} means {means}, variances {variances}",
               judge(theirs == ours, if_false="convention" if kind == "layer" else "wrong"),
               WHY[kind][1], weight="answer")
-    check("by the definition the document's layer pairs are instance pairs, and the reverse",
+    check("By the definition, the document's layer pairs are instance pairs, and vice versa.",
           exact_moments(TENSOR, KINDS["layer"][1]) == exact_moments(TENSOR, KINDS["instance"][0])
           and exact_moments(TENSOR, KINDS["instance"][1])
           == exact_moments(TENSOR, KINDS["layer"][0]))
-    read = TENSOR.copy()
-    read[3, 1] = 5, 2, 2
+    misread = TENSOR.copy()
+    misread[3, 1] = 5, 2, 2
     for kind, (_, axes, *_) in KINDS.items():
         for what, printed, values, other in zip(("means", "variances"), PRINTED[kind],
                                                 exact_moments(TENSOR, axes),
-                                                exact_moments(read, axes), strict=True):
+                                                exact_moments(misread, axes), strict=True):
             wrong = find_misprints(printed, values)
             where = "; ".join(f"number {place}: {text} should be {value} = {float(value):.4f}"
                               for place, text, value in wrong)
             if wrong and not find_misprints(printed, other):
-                where += "; all printed numbers are right if that row is read as 5 2 2"
+                where += "; all printed numbers are right if the row 5 2 3 is misread as 5 2 2"
             claim("", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
                   printed, vec(map(float, values), 4), judge(not wrong),
-                  where or f"all {len(values)} equal the exact fractions to the printed decimals")
+                  where or f"all {len(values)} equal the exact fractions, rounded to the printed "
+                           "decimals")

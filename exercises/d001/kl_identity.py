@@ -32,7 +32,7 @@ def identity_sides(q, prior, likelihood):
     return float(kl_divergence(q, posterior)), float(right)
 
 
-@question("001.1", "The divergence of an approximate posterior, taken apart")
+@question("001.1", "The KL divergence from an approximate posterior to the posterior")
 def solve_divergence_identity(say, step, answer, check, claim):
     """Show: D(Q ‖ posterior) = log P(context) − E_Q log P(context | output) + D(Q ‖ prior)."""
     exact_evidence, exact_posterior = apply_bayes_rule(PRIOR, LIKELIHOOD)
@@ -42,41 +42,40 @@ def solve_divergence_identity(say, step, answer, check, claim):
     to_posterior, to_prior = np.log(q / posterior), np.log(q / prior)
     left, expected, rest = q * to_posterior, q * np.log(likelihood), q * to_prior
     right = evidence - expected.sum() + rest.sum()
-    say("Three outputs o = a, b, d, and one context c.")
-    step("Write the posterior by Bayes' rule. P(c), the probability of the context, is what "
-         "makes it sum to 1.", "P(o | c) = P(c | o) P(o) / P(c),   P(c) = Σ_o P(c | o) P(o)",
-         f"P(c) = {' + '.join(map(str, PRIOR * LIKELIHOOD))} = {exact_evidence}",
+    say("There are three outputs o = a, b, d, and one context c.")
+    step("Write the posterior by Bayes' rule. It is divided by P(c), the probability of the "
+         "context, so that it sums to 1.", "P(o | c) = P(c | o) P(o) / P(c),   P(c) = Σ_o P(c | o) "
+         "P(o)", f"P(c) = {' + '.join(map(str, PRIOR * LIKELIHOOD))} = {exact_evidence}",
          format_table(("output", "Q", "P(o)", "P(c | o)", "P(o | c)"),
                       list(zip("abd", Q, PRIOR, LIKELIHOOD, exact_posterior, strict=True))))
-    step("Put it into the logarithm of the divergence, and take the quotient apart: a product "
-         "below the line becomes a difference of logarithms.",
-         "log Q(o)/P(o | c) = log [ P(c) Q(o) / (P(c | o) P(o)) ]\n"
-         "                  = log P(c) − log P(c | o) + log Q(o)/P(o)",
+    step("Insert the posterior into the logarithm of the divergence. Then write the logarithm of "
+         "the quotient as a sum of logarithms.", "log Q(o)/P(o | c) = log [ P(c) Q(o) / (P(c | o) "
+         "P(o)) ]\n                  = log P(c) − log P(c | o) + log Q(o)/P(o)",
          f"o = a:  {to_posterior[0]:.4f} = {evidence:.4f} − ({math.log(likelihood[0]):.4f}) + "
          f"{to_prior[0]:.4f}")
-    step("Take the expectation under Q of every term. It is linear; P(c) does not depend on "
-         "o, so its expectation is itself; the last one is a divergence again.",
-         "D(Q ‖ posterior) = log P(c) − E_Q[log P(c | o)] + D(Q ‖ prior)",
+    step("Take the expectation of every term under Q. The expectation is linear. log P(c) does not "
+         "depend on o, so it is its own expectation. The expectation of the last term is a "
+         "divergence.", "D(Q ‖ posterior) = log P(c) − E_Q[log P(c | o)] + D(Q ‖ prior)",
          format_table(("output", "Q log Q/posterior", "Q log P(c | o)", "Q log Q/prior"),
                       list(zip("abd", left, expected, rest, strict=True)), 4))
     step("Add the columns, and compare both sides.",
          f"left:   {' + '.join(f'{v:.4f}' for v in left)} = {left.sum():.4f}",
          f"right:  {evidence:.4f} − ({expected.sum():.4f}) + {rest.sum():.4f} = {right:.4f}")
-    answer("The identity is Bayes' rule under a logarithm, averaged over Q; it needs P(c) "
-           "> 0, and Q = 0 where the posterior is 0.")
+    answer("The identity is the logarithm of Bayes' rule, averaged over Q. It needs P(c) > 0, and "
+           "Q = 0 where the posterior is 0.")
     rng = np.random.default_rng(0)
     pairs = [identity_sides(*rng.dirichlet(np.ones(5), 2), rng.uniform(0.05, 0.95, 5))
              for _ in range(200)]
     both, _ = KLDivergence("none").forward(np.log([q, q]), np.log([posterior, prior]))
-    check("npdl's KLDivergence gives the left side and D(Q ‖ prior)",
+    check("npdl's KLDivergence gives the same left side and the same D(Q ‖ prior).",
           np.allclose(both, (left.sum(), rest.sum()), 0, 1e-12))
-    check("both sides are equal here, and in 200 random cases",
+    check("Both sides are equal here, and in 200 random cases.",
           np.ptp([(left.sum(), right), *pairs], 1).max() < 1e-12)
     claim("", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
           "to be shown, no proof given", "holds",
           judge(np.array_equal(Q / exact_posterior, exact_evidence * Q / (LIKELIHOOD * PRIOR))),
-          "in fractions q / posterior = P(context) q / (likelihood prior) for each output; both "
-          "sides are E_Q of its logarithm")
+          "in exact fractions, q / posterior = P(context) q / (likelihood prior) for each output; "
+          "both sides are E_Q of the logarithm of this quotient")
     evidence, left = prior @ likelihood, left.sum()
     y = np.random.default_rng(0).choice(3, 20_000, p=q)
     sample = np.log(evidence * q[y] / (likelihood[y] * prior[y]))
@@ -86,22 +85,21 @@ def solve_divergence_identity(say, step, answer, check, claim):
     reverse = float(kl_divergence(posterior, q))
     nearer, lowered = identity_sides((q + posterior) / 2, prior, likelihood)
     claim("", "The terms on the right are expectations under Q.", "E_Q",
-          f"left {left:.4f}; right, sampled from Q: {sample.mean():.4f} +- {error:.4f}",
+          f"left side {left:.4f}; right side, sampled from Q: {sample.mean():.4f} +- {error:.4f}",
           judge(abs(sample.mean() - left) < 4 * error), "20,000 outputs drawn from Q, seed 0")
     claim("", "The identity needs no condition.", "none is stated",
           "P(context) > 0, and Q = 0 wherever the posterior is 0; otherwise both sides are "
           "infinite", judge(np.isposinf(infinite).all(), "under-specified"),
-          "an output of prior 0, and one of likelihood 0, with Q > 0: infinity on both sides")
-    claim("", "The divergence is defined with the true distribution first.",
-          "D(P || Q) in the definition, D(Q || P) in the identity",
-          f"D(Q || posterior) = {left:.5f}, D(posterior || Q) = {reverse:.5f}",
-          judge(abs(left - reverse) > 1e-5, "convention"), "two numbers, one name: the "
-          "expectation is under the first distribution")
+          "tested with an output of prior 0 and with one of likelihood 0, both with Q > 0")
+    claim("", "The divergence is defined with the true distribution first.", "D(P || Q) in the "
+          "definition, D(Q || P) in the identity", f"D(Q || posterior) = {left:.5f}, D(posterior "
+          f"|| Q) = {reverse:.5f}", judge(abs(left - reverse) > 1e-5, "convention"),
+          "both are called the divergence; the expectation is under the first distribution")
     claim("", "P(context | output) is a likelihood.", "a likelihood",
-          f"over the outputs it sums to {likelihood.sum():g}",
-          judge(likelihood.sum() != 1), "as a function of the output it is no distribution")
+          f"its sum over the outputs is {likelihood.sum():g}",
+          judge(likelihood.sum() != 1), "as a function of the output it is not a distribution")
     claim("", "Q can be used to estimate the posterior.", "an approximate distribution",
-          "lowering -E_Q log likelihood + D(Q || prior) lowers D(Q || posterior): they differ by "
-          "log P(context), which does not depend on Q",
+          "minimising -E_Q log likelihood + D(Q || prior) minimises D(Q || posterior), because "
+          "they differ by log P(context), which does not depend on Q",
           judge(math.isclose(nearer, lowered) and nearer < left),
-          f"half way from Q to the posterior both are lower by {left - nearer:.4f}")
+          f"halfway from Q to the posterior, both are lower by {left - nearer:.4f}")

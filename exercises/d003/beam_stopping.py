@@ -45,15 +45,16 @@ def find_most_probable(branches):
 
 def expand_beam(branches, beam):
     """Return the expansions of incomplete hypotheses [(words, probability)], best first."""
-    found = []
+    expansions = []
     for words, p in beam:
         if words[-1:] != (END,):
             below = branches
             for word in words:
                 below = below[word][1]
-            found += [((*words, word), p * (branch[0] if isinstance(branch, tuple) else branch))
-                      for word, branch in below.items()]
-    return sorted(found, key=lambda row: -row[1])
+            expansions += [
+                ((*words, word), p * (branch[0] if isinstance(branch, tuple) else branch))
+                for word, branch in below.items()]
+    return sorted(expansions, key=lambda row: -row[1])
 
 
 def list_beam_steps(branches, width):
@@ -74,38 +75,39 @@ def format_log(p):
 
 @question("003.4", "When beam search may stop")
 def solve_stopping_rule(say, step, answer, check, claim):
-    """Prove: once the best score s¹ of B_t is at most best_(≤t), nothing better can come."""
+    """Prove: if the best score s¹ of B_t is at most best_(≤t), no better hypothesis can follow."""
     steps = list_beam_steps(TREE, 2)
     t = next(n for n, (_, kept, best) in enumerate(steps, 1) if kept[0][1] <= best)
     _, beam, best = steps[t - 1]
     live, later = max(p for words, p in beam if words[-1] != END), max(p for _, p in steps[t][0])
     first, c = TREE["a"][0], TREE["a"][1]["c"][0]
     found, full = search_tree(TREE), search_tree(TREE, stop=False)
-    say("Scores are sums of log-probabilities; the table shows probabilities next to them.")
-    step("One more word never raises a score: a probability is at most 1, its logarithm at "
-         "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
-         f"'a': {format_log(first)};   'a c': {format_log(first)} + ({format_log(c)}) "
-         f"= {format_log(first * c)}")
-    step("All that will ever be in a later beam grows out of B_t. By induction over the "
-         "steps no descendant scores above its ancestor in B_t.",
-         "s(later) ≤ s(its ancestor in B_t) ≤ s¹")
-    step("So if s¹ is at most the best complete score, every later complete hypothesis is at "
-         "most that good.",
-         "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
-    step(f"Watch it on a tree, width 2: {SHOWN}; where nothing is named, </s> follows.",
-         format_table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
-             (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
-              format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
-             for n, (_, kept, b) in enumerate(steps, 1)]))
-    step("At the stop one hypothesis was still alive. What came of it did not win.",
-         f"alive at t = {t}: {live:.2f}; its best descendant {later:.2f} ≤ {best:.2f}")
-    step("What the proof does not say: that no sequence outside the beams is better. Pruned "
-         "hypotheses have no descendants in B_t, so it is the best that this beam search can find.")
-    answer("Scores never rise along a path, so s(later) ≤ s¹ ≤ best_(≤t) for all that grows "
-           f"out of B_t; here the search may stop at t = {t} with {best:.2f}.")
-    check("npdl's beam search stops at this step, and without the rule ends with the same",
-          len(found.steps) == t and found.best.tokens == full.best.tokens
-          and math.isclose(math.exp(found.best.log_prob), best))
+    say("Scores are sums of log-probabilities. The table also shows the probabilities.")
+    step("One more word never increases a score, because a probability is at most 1, so its "
+         "logarithm is at most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
+         f"'a': {format_log(first)};   'a c': {format_log(first)} + ({format_log(c)}) = "
+         f"{format_log(first * c)}")
+    step("Every hypothesis in a later beam extends a hypothesis in B_t. By induction over the "
+         "steps, no descendant has a higher score than its ancestor in B_t.",
+         "s(later) ≤ s(ancestor in B_t) ≤ s¹")
+    step("So if s¹ is at most the best complete score, no later complete hypothesis has a higher "
+         "score.", "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
+    step(f"Try the rule on a tree with width 2: {SHOWN}. If no continuation is given, </s> "
+         "follows.", format_table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
+                         (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
+                          format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
+                         for n, (_, kept, b) in enumerate(steps, 1)]))
+    step("When the search stops, one hypothesis is still incomplete. Its descendants are not "
+         "better.",
+         f"incomplete at t = {t}: {live:.2f}; its best descendant: {later:.2f} ≤ {best:.2f}")
+    step("The proof does not show that no other sequence is better. Pruned hypotheses have no "
+         "descendants in later beams, so the result is only the best that this beam search can "
+         "find.")
+    answer("Scores never increase along a path, so s(later) ≤ s¹ ≤ best_(≤t) for all descendants "
+           f"of B_t. Here the search may stop at t = {t} with {best:.2f}.")
+    check("npdl's beam search stops at this step. Without the rule, it finds the same best "
+          "hypothesis.", len(found.steps) == t and found.best.tokens == full.best.tokens
+                         and math.isclose(math.exp(found.best.log_prob), best))
     runs = {width: [(search_tree(tree, width), search_tree(tree, width, stop=False))
                     for tree in TREES]
             for width in (1, 2, 4)}
@@ -115,31 +117,31 @@ def solve_stopping_rule(say, step, answer, check, claim):
                for _, full in runs[2] for step in full.steps for kept in step.kept)
     steps = [sum(len(result.steps) for result in row) for row in zip(*runs[2], strict=True)]
     claim("", "once s^1 <= best, no later step finds a better complete hypothesis", "to be proved",
-          "proof: log p <= 0, so no expansion scores above its parent; all that is live scores at "
-          "most s^1, and so does all that can come of it", judge(same and rise <= 0),
-          f"{len(TREES)} random trees, widths 1, 2, 4: the same best in all {len(pairs)} searches "
-          f"with and without the rule; at width 2 it takes {steps[0]} steps in place of {steps[1]}")
+          "proof: log p <= 0, so no expansion has a higher score than its parent; all incomplete "
+          "hypotheses score at most s^1, and so do all their descendants",
+          judge(same and rise <= 0), f"{len(TREES)} random trees, widths 1, 2, 4: the best is the "
+          f"same with and without the rule in all {len(pairs)} searches; at width 2 the rule needs "
+          f"{steps[0]} steps instead of {steps[1]}")
     best = [find_most_probable(tree).log_prob for tree in TREES]
     optimal = [sum(abs(stopped.best.log_prob - b) < 1e-12
                    for (stopped, _), b in zip(row, best, strict=True)) for row in runs.values()]
     claim("", "then the best completed hypothesis is the overall most probable one", "to be proved",
-          "of what this beam search can find, yes; not of all sequences, problem (10): the best "
-          "may have been pruned before",
-          judge(min(optimal) == len(TREES), if_false="under-specified"),
-          f"random trees with the true optimum at widths 1, 2, 4: {vec(optimal)} of {len(TREES)}")
+          "true among the hypotheses that this beam search can find; not among all sequences, as "
+          "in problem (10), because the best may have been pruned before",
+          judge(min(optimal) == len(TREES), if_false="under-specified"), "the true optimum is "
+          f"found at widths 1, 2, 4 in {vec(optimal)} of {len(TREES)} random trees")
     worse, better = (search_tree(tree, stop=False) for tree in TWINS)
     early = worse.steps[1].best.log_prob
     claim("", "the rule stops no later than necessary", "not asked",
-          "while s^1 > best, a later completion can still be better",
-          judge(worse.best.log_prob == early < better.best.log_prob, "no answer given"),
-          f"two trees equal for two steps, best {math.exp(early):.2f} then; in the end "
-          f"{math.exp(worse.best.log_prob):.2f} and {math.exp(better.best.log_prob):.2f}")
+          "as long as s^1 > best, a later complete hypothesis can be better",
+          judge(worse.best.log_prob == early < better.best.log_prob, "no answer given"), "two "
+          f"trees are equal for two steps, with the best {math.exp(early):.2f}; at the end, the "
+          f"best are {math.exp(worse.best.log_prob):.2f} and {math.exp(better.best.log_prob):.2f}")
     fails = sum(map(is_stopped_too_early, TREES))
     claim("", "the rule holds for the score that is compared", "sums of log-probabilities",
-          "for scores that never rise; with scores divided by the length it stops too early",
-          judge(fails == 0, if_false="under-specified"),
-          f"log-probability / length, width 2: a better one was still to come in {fails} of "
-          f"{len(TREES)} trees")
+          "true for scores that never increase; for scores divided by the length, it can stop too "
+          "early", judge(fails == 0, if_false="under-specified"), "log-probability / length, width "
+          f"2: a better hypothesis comes later in {fails} of {len(TREES)} trees")
 
 
 def is_stopped_too_early(tree):
@@ -154,7 +156,7 @@ def is_stopped_too_early(tree):
 
 @question("003.4.tree", "Greedy, beam and exhaustive search by their definitions")
 def solve_search_definitions(say, step, answer, check, claim):
-    """Search a tree by the definitions (10) to (13). Do they say what is meant?"""
+    """Search a tree by the definitions (10) to (13). Are the definitions correct?"""
     steps, greedy = list_beam_steps(TREE, 2), list_beam_steps(TREE, 1)
     best, by_greedy, path = steps[-1][2], greedy[-1][2], " ".join(greedy[-1][1][0][0])
     words = next(" ".join(w) for _, beam, _ in steps for w, p in beam if w[-1] == END and p == best)
@@ -163,40 +165,40 @@ def solve_search_definitions(say, step, answer, check, claim):
         live = expand_beam(TREE, live)
         done += [row for row in live if row[0][-1] == END]
     done.sort(key=lambda row: -row[1])
-    say(f"The tree {SHOWN}; where nothing is named, </s> follows. Width b = 2.")
-    step("Greedy is a beam of width 1: take the most probable word, and again.",
+    say(f"The tree is {SHOWN}. If no continuation is given, </s> follows. The width is b = 2.")
+    step("Greedy search is a beam search of width 1. It takes the most probable word at each step.",
          " → ".join(f"{kept[0][0][-1]} ({kept[0][1]:.2f})" for _, kept, _ in greedy)
          + f":  '{path}'")
     for t, (candidates, beam, _) in enumerate(steps, 1):
-        step(f"B{'₁₂₃₄'[t - 1]}: expand all that is not complete, sort, keep two." if t > 1
-             else "B₁: expand the empty sequence, of probability 1; sort, keep two.",
+        step(f"B{'₁₂₃₄'[t - 1]}: Expand all incomplete hypotheses. Sort and keep two." if t > 1
+             else "B₁: Expand the empty sequence of probability 1. Sort and keep two.",
              "s(y ∘ w) = s(y) + log p(w | y)",
              format_table(("hypothesis", "probability", "score", ""), [
                  (" ".join(w), f"{p:.3f}", format_log(p), "kept" * ((w, p) in beam))
                  for w, p in candidates]))
-    step("The best complete hypothesis of all beams is the result.",
-         "best_(≤t) = max {s : ⟨y, s⟩ ∈ B₁ ∪ … ∪ B_t, y complete}",
-         f"'{words}': {best:.2f}, score {format_log(best)}")
-    step("Exhaustive search lists every complete sequence; it is the judge here, and "
-         "impossible for a real vocabulary.",
+    step("The best complete hypothesis of all beams is the result.", "best_(≤t) = max {s : ⟨y, s⟩ "
+         "∈ B₁ ∪ … ∪ B_t, y complete}", f"'{words}': {best:.2f}, score {format_log(best)}")
+    step("Exhaustive search lists every complete sequence, so it finds the true optimum. It is not "
+         "feasible for a real vocabulary.",
          format_table(("sequence", "probability"), [(" ".join(w), f"{p:.3f}") for w, p in done]))
-    answer(f"Greedy finds '{path}' with {by_greedy:.2f}, a beam of 2 finds '{words}' with "
-           f"{best:.2f}: the better first word is not on the best path.")
-    check("npdl's beam search of widths 1 and 2 finds the same",
+    answer(f"Greedy search finds '{path}' with {by_greedy:.2f}, and a beam of width 2 finds "
+           f"'{words}' with {best:.2f}. The most probable first word is not on the best path.")
+    check("npdl's beam search of widths 1 and 2 finds the same hypotheses.",
           math.isclose(math.exp(search_tree(TREE, 1).best.log_prob), by_greedy)
           and math.isclose(math.exp(search_tree(TREE, 2).best.log_prob), best))
-    check("all sequences together have probability 1; the best is npdl's exhaustive one",
+    check("All sequences together have the probability 1, and npdl's exhaustive search finds the "
+          "same best sequence.",
           math.isclose(sum(p for _, p in done), 1)
           and math.isclose(math.exp(find_most_probable(TREE).log_prob), done[0][1]))
     kept = [step.kept for tree in TREES for step in search_tree(tree, 4, stop=False).steps[:-1]]
     complete = sum(any(hypothesis.complete for hypothesis in beam) for beam in kept)
     claim("(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
-          "of those that are not complete: the text forbids to expand these, the formula does not",
-          judge(complete == 0, if_false="under-specified"),
-          f"{len(TREES)} random trees, width 4: {complete} of {len(kept)} beams held complete "
-          "hypotheses")
-    claim("(10)", "the most probable complete sequence exists", "argmax over all y",
-          "if any complete sequence has a probability above 0: at most 1/e of them reach e, so the "
-          "supremum is attained; else there is nothing to choose from",
+          "only from those that are not complete: the text forbids expanding complete ones, but "
+          "the formula does not", judge(complete == 0, if_false="under-specified"), f"{len(TREES)} "
+          f"random trees, width 4: {complete} of {len(kept)} beams contain complete hypotheses")
+    claim("(10)", "the most probable complete sequence exists", "argmax over all y", "true if some "
+          "complete sequence has a probability above 0: at most 1/e sequences have a probability "
+          "of e or more, so the supremum is attained; otherwise no sequence is complete",
           judge(find_most_probable({"a": (1.0, {END: 0.0, "b": 1.0})}) is not None,
-                if_false="under-specified"), "with </s> of probability 0 none is complete")
+                if_false="under-specified"),
+          "if </s> has the probability 0, no sequence is complete")

@@ -41,38 +41,39 @@ def update_vertices_in_turn(h, weights):
 def solve_sum_aggregation(say, step, answer, check, claim):
     """Rewrite the update hᵢ' = q(hᵢ, Agg({fⱼᵢ(hⱼ): vⱼ ∈ N(vᵢ)})) for Agg = sum."""
     rounds = [np.array([1, 0, 0])]
-    step("A message is the neighbour's state, sent through the edge's f; the aggregation "
-         "adds up one message for each neighbour; q makes the new state of both.",
-         "hᵢᵗ⁺¹ = q(hᵢᵗ, Σ_(vⱼ ∈ N(vᵢ)) fⱼᵢ(hⱼᵗ))")
-    step("An example: three vertices in a row, every edge both ways, f(x) = 2x, q(h, m) = h "
-         "+ m.", ";   ".join(f"N(v{v}) = {{{', '.join(f'v{j}' for j in near)}}}"
-                             for v, near in NEAR.items()))
+    step("A message is the state of a neighbour, transformed by f of the edge. The aggregation "
+         "adds up the messages of all neighbours. q computes the new state from the old state and "
+         "this sum.", "hᵢᵗ⁺¹ = q(hᵢᵗ, Σ_(vⱼ ∈ N(vᵢ)) fⱼᵢ(hⱼᵗ))")
+    step("As an example, take three vertices in a row with edges in both directions, f(x) = 2x and "
+         "q(h, m) = h + m.", ";   ".join(f"N(v{v}) = {{{', '.join(f'v{j}' for j in near)}}}"
+for v, near in NEAR.items()))
     for t in (0, 1):
         h = rounds[-1]
         messages = 2 * PATH @ h
         rounds.append(h + messages)
-        step(f"Round {t + 1}. Every vertex reads its neighbours' states of round {t}, and "
-             "only then is anything written.",
+        step(f"Compute round {t + 1}. Every vertex reads its neighbours' states of round {t} "
+             "before any state is changed.",
              format_table(("vertex", "hᵢ", "messages 2 hⱼ", "their sum", "new hᵢ"), [
                  (v, h[v - 1], " + ".join(f"2·{h[j - 1]}" for j in near), messages[v - 1],
                   rounds[-1][v - 1]) for v, near in NEAR.items()]))
-    step("After k rounds a vertex has heard of all that is k edges away, not further: v₃ "
-         "learns of v₁ in round 2.", f"h₃: {', '.join(str(h[2]) for h in rounds)}")
-    answer("hᵢᵗ⁺¹ = q(hᵢᵗ, Σ over vⱼ in N(vᵢ) of fⱼᵢ(hⱼᵗ)); in the example the states "
-           f"become {vec(rounds[2])} after two rounds.")
+    step("After k rounds, the state of a vertex depends on all vertices up to k edges away, and on "
+         "no others. v₃ depends on v₁ from round 2.", f"h₃: {', '.join(str(h[2]) for h in rounds)}")
+    answer("hᵢᵗ⁺¹ = q(hᵢᵗ, Σ over vⱼ in N(vᵢ) of fⱼᵢ(hⱼᵗ)). In the example, the states are "
+           f"{vec(rounds[2])} after two rounds.")
     square = np.linalg.matrix_power(np.eye(3, dtype=int) + 2 * PATH, 2)
-    check("the same by a matrix power, (I + 2A)² h₀", np.array_equal(square @ rounds[0], rounds[2]))
+    check("The matrix power (I + 2A)² h₀ gives the same states.",
+          np.array_equal(square @ rounds[0], rounds[2]))
     claim("", "(16) with a sum for Agg", "none printed",
           "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",
           judge(np.array_equal(sum_doubled_states(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
-                "no answer given"), "npdl's MessagePassing gives the sums of round 1")
+                "no answer given"), "npdl's MessagePassing gives the same sums in round 1")
     h, ring = np.array([[1.0], [2], [3]]), np.roll(np.eye(3), 1, 1)
     at_once, in_turn = sum_doubled_states(h, ring)[:, 0], update_vertices_in_turn(h, ring)[:, 0]
     claim("definition", "q maps {H_t, Agg(H'_t)} to H_t", "Q_t: {H_t, Agg(H'_t)} -> H_t",
-          "to H_(t+1), from one snapshot of H_t, as the text says; writing into H_t on the way "
-          "gives something else",
+          "it maps to H_(t+1), and reads one snapshot of H_t, as the text says; updating H_t in "
+          "place gives another result",
           judge(np.array_equal(at_once, in_turn), if_false="under-specified"),
-          f"ring of 3 with states 1, 2, 3, f = 2x: {vec(at_once, 0)} from the snapshot, "
+          f"ring of 3 vertices with states 1, 2, 3, f = 2x: {vec(at_once, 0)} from the snapshot, "
           f"{vec(in_turn, 0)} in place")
 
 
@@ -85,35 +86,35 @@ def solve_one_update(say, step, answer, check, claim):
     new, largest = own + kept, own + kept.max()
     edges = np.zeros((4, 4))
     edges[0, 1:] = [float(w) for w in WEIGHTS]
-    found = own + np.maximum(sum_doubled_states(STATES.astype(float), edges)[0], 0)
-    right = np.allclose(found, new.astype(float), 0, 1e-12)
+    by_npdl = own + np.maximum(sum_doubled_states(STATES.astype(float), edges)[0], 0)
+    error = np.abs(by_npdl - new.astype(float)).max()
     by_entry = STATES[0] + kept
     agg, kept, new, by_entry = (vec(map(float, v), 1) for v in (agg, kept, new, by_entry))
     say(", ".join(f"h{'₁₂₃₄'[i]} = {vec(h)}" for i, h in enumerate(STATES))
         + f"; weights {', '.join(WEIGHTS)}; W = (1, 1).")
-    step("Messages: double each neighbour's state.", "f(x) = 2x",
+    step("Compute the messages. Each message is twice the neighbour's state.", "f(x) = 2x",
          ",   ".join(f"f(h{j}) = {vec(m)}" for j, m in zip("₂₃₄", sent, strict=True)))
-    step("Weigh and add them, entry by entry.", "Agg = Σⱼ eⱼ f(hⱼ)", *(
-        f"entry {d + 1}: {' + '.join(f'{float(w * m[d])}' for w, m in zip(e, sent, strict=True))} "
-        f"= {float(e @ sent[:, d])}" for d in (0, 1)))
-    step("Cut off what is negative.", "max(Agg, 0), entry by entry", f"max({agg}, 0) = {kept}")
-    step("The vertex's own part is a row times a column, one number.", "W h₁ᵀ",
+    step("Compute their weighted sum, elementwise.", "Agg = Σⱼ eⱼ f(hⱼ)",
+         *(
+f"entry {d + 1}: {' + '.join(f'{float(w * m[d])}' for w, m in zip(e, sent, strict=True))} = "
+f"{float(e @ sent[:, d])}" for d in (0, 1)))
+    step("Replace negative entries by 0.", "max(Agg, 0), elementwise", f"max({agg}, 0) = {kept}")
+    step("Compute the vertex's own term. It is a row times a column, so it is one number.", "W h₁ᵀ",
          f"{' + '.join(map(str, STATES[0]))} = {own}")
-    step("Add the number to every entry.", "h₁' = W h₁ᵀ + max(Agg, 0)", f"{own} + {kept} = {new}")
-    step("Is another reading possible? If max means the one largest of all entries and 0, "
-         "both parts are numbers and so is the new state.", "h₁' = W h₁ᵀ + max(Agg₁, Agg₂, 0)",
+    step("Add this number to every entry.", "h₁' = W h₁ᵀ + max(Agg, 0)", f"{own} + {kept} = {new}")
+    step("The formula has another reading. If max means the largest of all entries and 0, both "
+         "terms are numbers, and so is the new state.", "h₁' = W h₁ᵀ + max(Agg₁, Agg₂, 0)",
          f"{own} + {float(largest)} = {float(largest)}")
-    answer(f"h₁' = {new}, max taken entry by entry and W h₁ᵀ = {own} added to both.")
-    check("npdl's MessagePassing gives the same", right)
+    answer(f"h₁' = {new}. The maximum is elementwise, and W h₁ᵀ = {own} is added to both entries.")
+    check("npdl's MessagePassing gives the same new state.", error <= 1e-12)
     claim("", "the new state of vertex 1", "none printed", f"h_1' = {new}",
-          judge(right, "no answer given"), f"Agg = {agg}, W h_1^T = {own}; npdl agrees, error "
-          "below 1e-12")
+          judge(error <= 1e-12, "no answer given"),
+          f"Agg = {agg}, W h_1^T = {own}; npdl agrees, error {error:.1g}")
     claim("premise", "(22) has one reading", "W (h_1)^T + max{Agg, 0}, W = [1, 1]",
-          f"h_1' = {new} with max entry by entry and one number W h_1^T; as the largest of all "
-          f"entries and 0 it is {float(largest)}; with W as a weight for each entry {by_entry}",
-          judge(new == by_entry, if_false="under-specified"),
-          "in the second both parts have one shape, 1 x 1; holds for the first, the usual "
-          "rectifier")
+          f"h_1' = {new} if max is elementwise and W h_1^T is one number; {float(largest)} if max "
+          f"is the largest of all entries and 0; {by_entry} if W is a weight for each entry",
+          judge(new == by_entry, if_false="under-specified"), "only in the second reading both "
+          "terms have the same shape, 1 x 1; true for the first, the usual ReLU")
 
 
 @question("003.6c", "The edges of a complete graph")
@@ -124,16 +125,18 @@ def solve_edge_count(say, step, answer, check, claim):
     pairs = [(i, j) for i, j in loops if i != j]
     rows = [(WORDS[i], ", ".join(WORDS[b] for a, b in pairs if a == i), n - 1) for i in range(n)]
     step("Each word has an edge to every other word.", format_table(("from", "to", "edges"), rows))
-    step("Add the rows.", "n (n − 1)", f"{n} · {n - 1} = {len(pairs)}")
-    step("If a word also has an edge to itself, as attention needs it, n more.",
+    step("Add up the rows.", "n (n − 1)", f"{n} · {n - 1} = {len(pairs)}")
+    step("If each word also has an edge to itself, as in attention, add n edges.",
          "n (n − 1) + n = n²", f"{len(pairs)} + {n} = {len(loops)}")
-    answer(f"{len(pairs)} directed edges; {len(loops)} with an edge from each word to itself.")
-    check("listed one by one, there are n (n − 1) and n²",
+    answer(f"The graph has {len(pairs)} directed edges, or {len(loops)} with an edge from each "
+           "word to itself.")
+    check("A list of all edges has n (n − 1) and n² entries.",
           (len(pairs), len(loops)) == (n * (n - 1), n * n))
-    claim("", "edges of the complete graph of 'I eat red apples'", "none printed",
-          f"{len(pairs)}: each of 4 tokens to the 3 others; {len(loops)} if a token is linked to "
+    claim("", "edges of the complete graph of 'I eat red apples'", "none printed", f"{len(pairs)}: "
+          f"from each of 4 tokens to the 3 others; {len(loops)} if each token also has an edge to "
           "itself, as in (18)", judge((len(pairs), len(loops)) == (12, 16), "convention"),
-          f"enumerated: {len(pairs)} ordered pairs of different tokens, {len(loops)} of any")
+          f"enumerated: {len(pairs)} ordered pairs of different tokens, {len(loops)} ordered pairs "
+          "of any tokens")
 
 
 H = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -165,57 +168,60 @@ def solve_attention_as_graph(say, step, answer, check, claim):
     other, same = (attend_to_pairs(np.array([math.log(2)]), [(np.array([k]), v) for k, v in
                                                              zip(row, (1, 2, 3), strict=True)])
                    for row in ((0, 1, 2), (0, 0, 0)))
-    say("Three tokens h₁ = (1, 0), h₂ = (0, 1), h₃ = (1, 1); Q h is ln 2 times the first "
-        "entry, K h the sum of both.")
-    step("Set the two updates side by side, and say for each part of (16) what it sees: f "
-         "one sender, Agg the messages and nothing else, q the receiver and what Agg made.",
+    say("There are three tokens: h₁ = (1, 0), h₂ = (0, 1), h₃ = (1, 1). Q h is ln 2 times the "
+        "first entry, and K h is the sum of both entries.")
+    step("Compare the two updates, and list the inputs of each function in (16). f reads one "
+         "sender. Agg reads only the messages. q reads the receiver and the result of Agg.",
          "graph:      hᵢ' = q(hᵢ, Agg({fⱼᵢ(hⱼ)}))\nattention:  hᵢ' = Σⱼ softmaxⱼ(Q hᵢ · K hⱼ) V hⱼ")
-    step("The weights need both ends of an edge, Q hᵢ and K hⱼ. Only q sees hᵢ, so the "
-         "weights are made there, and the key must travel with the value.",
+    step("The weights depend on both ends of an edge, Q hᵢ and K hⱼ. Only q reads hᵢ, so q must "
+         "compute the weights, and a message must contain the key and the value.",
          format_table(("in the graph", "in attention"), [
-             ("vertices", "tokens"), ("N(vᵢ)", "all tokens, i itself too"),
+             ("vertices", "tokens"), ("N(vᵢ)", "all tokens, including i"),
              ("fⱼᵢ(hⱼ)", "the pair (K hⱼ, V hⱼ), the same f on every edge"),
              ("Agg", "collects the pairs; their order does not matter"),
              ("q(hᵢ, {(k, v)})", "Σ softmax(Q hᵢ · k) v over the pairs")]))
-    step("Put f and Agg into q: this is (18), term by term.",
+    step("Insert f and Agg into q. The result is (18), term by term.",
          "q(hᵢ, {(K hⱼ, V hⱼ)}) = Σⱼ e^(Q hᵢ · K hⱼ) V hⱼ / Σₗ e^(Q hᵢ · K hₗ)")
-    step("Token 1 by the graph's rules. Messages first.", "mⱼ = (K hⱼ, V hⱼ)",
+    step("Update token 1 by message passing. Compute the messages first.", "mⱼ = (K hⱼ, V hⱼ)",
          "   ".join(f"({k[0]:.0f}; {vec(v, 0)})" for k, v in zip(keys, values, strict=True)))
-    step("q weighs the values by the keys.", "h₁' = Σⱼ softmaxⱼ(Q h₁ · kⱼ) vⱼ",
+    step("q computes the weights from the keys, and the weighted sum of the values.",
+         "h₁' = Σⱼ softmaxⱼ(Q h₁ · kⱼ) vⱼ",
          f"e^(Q h₁ · kⱼ) = {', '.join(f'{p:.0f}' for p in powers)}, sum {powers.sum():.0f}:   "
          + " + ".join(f"{w:.2f} · {vec(v, 0)}" for w, v in zip(weights, values, strict=True))
          + f" = {vec(new, 2)}")
-    step("The same for all tokens at once is the matrix form.", "H' = softmax(H Qᵀ (H Kᵀ)ᵀ) H Vᵀ",
+    step("The matrix form does the same for all tokens at once.", "H' = softmax(H Qᵀ (H Kᵀ)ᵀ) H Vᵀ",
          format_arrays({"weights": A, "H Vᵀ": values, "H'": A @ values}))
-    step("Why not f = V hⱼ alone, and a weighted sum as Agg? Two graphs with one h₁ and the "
-         "same values 1, 2, 3, but other keys: Agg would be handed the same, and attention "
-         "is not the same.",
-         f"Q h₁ = ln 2, keys 0, 1, 2: (1·1 + 2·2 + 4·3)/7 = {other:.2f};   keys 0, 0, 0: "
-         f"(1 + 2 + 3)/3 = {same:.2f}")
-    answer("Complete graph with loops, f(hⱼ) = (K hⱼ, V hⱼ), Agg collects, q(hᵢ, ·) takes "
-           "the softmax of Q hᵢ with the keys and sums the values; token 1 becomes "
-           f"{vec(new, 2)} both ways.")
+    step("Show that f = V hⱼ with a weighted sum as Agg is not enough. Two graphs have the same h₁ "
+         "and the same values 1, 2, 3, but different keys. Agg would read the same messages, but "
+         "attention gives different results.", "Q h₁ = ln 2, keys 0, 1, 2: (1·1 + 2·2 + 4·3)/7 = "
+         f"{other:.2f};   keys 0, 0, 0: (1 + 2 + 3)/3 = {same:.2f}")
+    answer("Take the complete graph with loops and f(hⱼ) = (K hⱼ, V hⱼ). Agg collects these pairs. "
+           "q(hᵢ, ·) computes the softmax of Q hᵢ with the keys, and the weighted sum of the "
+           f"values. Token 1 becomes {vec(new, 2)} in both forms.")
     right = attend(H @ Q.T, keys, values, scale=1.0)[0]
-    check("npdl's attention of the three tokens equals these messages",
+    check("npdl's attention of the three tokens gives the same states as message passing.",
           np.allclose(attention_by_messages(), right, 0, 1e-14)
           and np.allclose(A @ values, right, 0, 1e-14) and np.allclose(new, right[0]))
     messages, without = (abs(attention_by_messages(loops) - right).max() for loops in (True, False))
     claim("", "attention with one head is a special case of a GNN", "to be shown",
-          "complete graph with loops, f_ji(h_j) = (K h_j, V h_j), Agg collects these pairs, q(h_i, "
-          "pairs) = sum over the pairs (k, v) of softmax(Q h_i . k) v", judge(messages < 1e-14),
-          "these messages differ from (18), by npdl's attend, by less than 1e-14")
+          "take the complete graph with loops; f_ji(h_j) = (K h_j, V h_j), Agg collects these "
+          "pairs, and q(h_i, pairs) = sum over the pairs (k, v) of softmax(Q h_i . k) v",
+          judge(messages < 1e-14),
+          f"message passing and (18), computed by npdl's attend, differ by {messages:.1g}")
     claim("premise", "Agg depends on the incoming messages alone", "Agg({f_ji(h_j)}) in (16)",
-          "that is enough, if the messages hold the keys: q sees h_i, and makes the weights. With "
-          "f_ji(h_j) = V h_j it would not be", judge(messages < 1e-14 and abs(other - same) > 0.1),
-          f"messages V h_j of 1, 2, 3, but other keys: attention gives {other:.2f} and {same:.2f}")
+          "this is enough if the messages contain the keys, because q reads h_i and computes the "
+          "weights; it is not enough with f_ji(h_j) = V h_j",
+          judge(messages < 1e-14 and abs(other - same) > 0.1), "same messages V h_j of 1, 2, 3, "
+          f"but different keys: attention gives {other:.2f} and {same:.2f}")
     claim("premise", "a word is updated from each other word", "each other word j",
-          "the sum in (18) runs over all j in S, the word itself included; loops are needed",
+          "the sum in (18) is over all j in S, including the word itself; so loops are needed",
           judge(without < 1e-9, if_false="slip"),
-          f"without loops the result of the example differs by up to {without:.2f}")
+          f"without loops, the result of the example differs by up to {without:.2f}")
     claim("premise", "Q, K, V hold vector representations of words", "after: weight matrices",
           "in (17) and (18) they are weight matrices that multiply h; the queries, keys and values "
           "are the products", judge((H[:1] @ H[0]).shape == (np.ones((4, 2)) @ H[0]).shape),
-          "with 1 word in Q and 4 in K, Q h_i has 1 entry and K h_j has 4: no dot product")
+          "if Q held 1 word and K held 4, Q h_i would have 1 entry and K h_j would have 4, so the "
+          "dot product would not be defined")
 
 
 def largest_attention_weight(n, score_bound=2.0):
@@ -225,57 +231,57 @@ def largest_attention_weight(n, score_bound=2.0):
 
 @question("003.6e", "Long ranges on a complete graph")
 def solve_long_ranges(say, step, answer, check, claim):
-    """Say why very long ranges are hard for a transformer, seen as a graph."""
+    """View a transformer as a graph, and say why very long ranges are hard for it."""
     lengths, long = (4, 100, 10_000), (10, 100, 1000)
     weights = [largest_attention_weight(n) for n in lengths]
     gaps, edges = [math.log(n - 1) for n in lengths], [n * (n - 1) for n in lengths]
-    say("Scores between −2 and 2.")
-    step("Count the edges: every token sends a message to every other. Twice the length is "
-         "four times the messages, and the numbers to keep for the way back.", "n (n − 1)",
+    say("All scores are between −2 and 2.")
+    step("Count the edges. Every token sends a message to every other token. Twice the length "
+         "gives four times as many messages, and four times as many values to store for the "
+         "backward pass.", "n (n − 1)",
          ";   ".join(f"n = {n}: {count:,}" for n, count in zip(lengths, edges, strict=True)))
-    step("Look at one edge that matters among n. With scores between −B and B its weight is "
-         "largest if it has B and all others −B.",
-         "e_max = e^B / (e^B + (n − 1) e^(−B)) ≈ e^(2B)/n for large n",
-         f"B = 2, n = 100: {math.exp(2):.3f} / ({math.exp(2):.3f} + "
-         f"{99 * math.exp(-2):.3f}) = {weights[1]:.3f}")
-    step("So length dilutes. To keep half of the weight, the one score must rise above the "
-         "others as the logarithm of the length.", "e = 1/2   ⟺   gap = ln(n − 1)",
-         f"n = 100: ln 99 = {gaps[1]:.2f}",
-         format_table(("n", "edges", "largest weight", "gap for weight 1/2", "rounds, 3 back"), [
+    step("Look at one important edge among n. If all scores are between −B and B, its weight is "
+         "largest if its score is B and all other scores are −B.",
+         "e_max = e^B / (e^B + (n − 1) e^(−B)) ≈ e^(2B)/n for large n", "B = 2, n = 100: "
+         f"{math.exp(2):.3f} / ({math.exp(2):.3f} + {99 * math.exp(-2):.3f}) = {weights[1]:.3f}")
+    step("So the weight decreases with the length. To keep half of the weight, the difference "
+         "between this score and the others must grow as the logarithm of the length.",
+         "e = 1/2   ⟺   gap = ln(n − 1)", f"n = 100: ln 99 = {gaps[1]:.2f}",
+         format_table(("n", "edges", "largest weight", "gap for weight 1/2", "rounds, window 3"), [
              (n, count, f"{w:.3g}", f"{gap:.2f}", -(-(n - 1) // 3)) for n, count, w, gap in
              zip(lengths, edges, weights, gaps, strict=True)]))
-    step("All tokens are one edge away from each other: the graph knows no distance and no "
-         "order. Whether a word is next to another or 10,000 words off must be in the "
-         "states themselves, as positions.",
+    step("All tokens are one edge away from each other, so the graph contains no distance and no "
+         "order. The states themselves must contain the positions, for example whether a word is "
+         "the next one or 10,000 words away.",
          "attention(P H) = P attention(H) for every permutation P")
     mixed = [np.linalg.matrix_power([[0.7, 0.3], [0.3, 0.7]], t)[0] for t in range(4)]
-    step("More rounds do not help by themselves: every round averages, and averages of "
-         "averages become alike. Two tokens that keep 0.7 of themselves:",
+    step("More rounds alone do not help. Every round computes averages, so the states become more "
+         "and more similar. An example is two tokens that keep 0.7 of their own state.",
          "h' = 0.7 h + 0.3 (the other's h):   difference' = (0.7 − 0.3) difference",
          "   →   ".join(vec(h, 2) for h in mixed))
-    step("A graph without the far edges costs less, n · w edges for a window of w. But then "
-         "a message from afar takes many rounds, ⌈(n − 1)/w⌉, and what a vertex hears of "
-         "ever more tokens must fit into one state of fixed width.",
+    step("A graph without long edges costs less: n · w edges for a window of w. But then a message "
+         "from far away takes many rounds, ⌈(n − 1)/w⌉. And the information from more and more "
+         "tokens must fit into one state of fixed width.",
          f"w = 3: {math.ceil(99 / 3)} rounds at n = 100")
-    answer("The graph is complete: n² messages, one token's weight falls as 1/n "
-           f"({weights[0]:.2g} at n = 4, {weights[-1]:.2g} at 10,000), nothing says how far a "
-           "token is, and rounds of averaging blur what differs.")
+    answer("The graph is complete, so it needs n² messages. The weight of one token decreases as "
+           f"1/n ({weights[0]:.2g} at n = 4, {weights[-1]:.2g} at 10,000). The graph does not "
+           "contain the distance of a token, and repeated averaging makes the states similar.")
     states = h = np.random.default_rng(2).standard_normal((16, 8))
     spread = []
     for _ in range(6):
         states, _ = attend(states, states, states)
         spread.append(np.linalg.norm(states - states.mean(0)) / np.linalg.norm(states))
-    check("the formula against a softmax of n scores", np.allclose(
+    check("The formula agrees with a softmax of n scores.", np.allclose(
         [softmax(np.array([2.0, *[-2.0] * (n - 1)]))[0] for n in lengths], weights, 1e-12))
-    check("npdl's attention of permuted tokens is the permuted attention",
+    check("npdl's attention of permuted tokens gives the permuted outputs.",
           np.allclose(attend(h, h, h)[0][::-1], attend(*[h[::-1]] * 3)[0], 0, 1e-12))
-    check("npdl's attention without residuals brings 16 states nearer in each of 6 rounds",
-          (np.diff(spread) < 0).all() and spread[-1] < spread[0] / 2)
-    claim("", "why long ranges are hard on a complete graph", "none printed",
-          f"n (n - 1) edges, {vec(n * (n - 1) for n in long)} at n = {vec(long)}; with bounded "
-          "scores a single token's weight falls as 1/n; all tokens are one edge away, so that the "
-          "graph knows no distance; and round by round the states become alike", "essay",
+    check("npdl's attention without residual connections makes 16 states more similar in each of 6 "
+          "rounds.", (np.diff(spread) < 0).all() and spread[-1] < spread[0] / 2)
+    claim("", "why long ranges are hard on a complete graph", "none printed", "n (n - 1) edges, "
+          f"{vec(n * (n - 1) for n in long)} at n = {vec(long)}; with bounded scores, the weight "
+          "of a single token decreases as 1/n; all tokens are one edge away, so the graph contains "
+          "no distance; and the states become more similar in every round", "essay",
           "seed 2; scores within +-2: largest possible weight "
-          f"{vec(map(largest_attention_weight, long), 2)}; without residuals, 6 layers bring 16 "
-          f"states together: distance from their mean {vec(spread, 2)}; a graph that only links 8 "
-          f"tokens back takes {math.ceil(99 / 8)} layers at n = 100")
+          f"{vec(map(largest_attention_weight, long), 2)}; without residual connections, 6 layers "
+          f"make 16 states similar: their relative distance from the mean is {vec(spread, 2)}; a "
+          f"graph with edges to the previous 8 tokens needs {math.ceil(99 / 8)} layers at n = 100")

@@ -43,34 +43,34 @@ def solve_and_or(say, step, answer, check, claim):
     middle = {}
     step("Each row of the table is one inequality for w and b.",
          "00: b   01: w₂ + b   10: w₁ + b   11: w₁ + w₂ + b;   ≥ 0 where f = 1, < 0 where f = 0")
-    step("Both inputs play the same part, so try w = (1, 1): only the number of ones counts.",
+    step("Both inputs have the same role, so try w = (1, 1). Then only the number of ones matters.",
          "w·x + b = (x₁ + x₂) + b")
     ones = INPUTS.sum(1).astype(int)
     for name in ("AND", "OR"):
         wanted = np.array(TABLES[name])
         low, high = -ones[wanted == 1].min(), -ones[wanted == 0].max()
         b = middle[name] = (low + high) / 2
-        step(f"{name}: the fewest ones that give 1 must reach 0, the most that give 0 must "
-             "not. Take the middle, away from both ends.", "lowest ≤ b < highest",
-             f"{low} ≤ b < {high}:  b = {b:.1f}",
-             format_table(("x₁", "x₂", "wanted", "w·x + b", "f"),
+        step(f"{name}: Choose b. The smallest number of ones with output 1 must reach the "
+             "threshold, and the largest number with output 0 must not. Take the middle of the "
+             "possible values.", "lowest ≤ b < highest", f"{low} ≤ b < {high}:  b = {b:.1f}",
+             format_table(("x₁", "x₂", "target", "w·x + b", "f"),
                           [(*map(int, x), value, float(sum(x) + b), int(sum(x) + b >= 0))
                            for x, value in zip(INPUTS, TABLES[name], strict=True)], 1))
     answer(f"AND: w = (1, 1), b = {middle['AND']:.1f};  OR: w = (1, 1), b = {middle['OR']:.1f}.")
-    check("npdl's threshold neuron gives both tables",
+    check("npdl's threshold neuron computes both tables.",
           all(truth_table_of(make_neuron(b)) == TABLES[name] for name, b in middle.items()))
     for name, b in middle.items():
         claim(name, f"a threshold neuron computes {name}", "none printed", f"w = (1, 1), b = {b:g}",
               judge(truth_table_of(make_neuron(b)) == TABLES[name], "no answer given"),
-              "all four inputs")
+              "tested on all four inputs")
     strict = [tuple((ones + b > 0).astype(int).tolist()) for b in (-2, -1)]
     on_line = [int((ones + b == 0).sum()) for b in (-2, -1)]
     claim("form", "the neuron fires on the line w.x + b = 0 itself", "1 if w.x + b >= 0",
-          "w = (1, 1) with b = -2 for AND and b = -1 for OR is right here, and wrong with the "
-          "strict > of Question 3; b = -1.5 and -0.5 are right with both",
-          judge(strict == [TABLES["AND"], TABLES["OR"]], if_false="convention"),
-          f"inputs on the line: {on_line[0]} for AND, {on_line[1]} for OR; with > the tables "
-          f"become {strict[0]} and {strict[1]}")
+          "w = (1, 1) with b = -2 for AND and b = -1 for OR is right with this definition, but "
+          "wrong with the strict > of Question 3; b = -1.5 and -0.5 are right with both "
+          "definitions", judge(strict == [TABLES["AND"], TABLES["OR"]], if_false="convention"),
+          f"number of inputs on the line: {on_line[0]} for AND, {on_line[1]} for OR; with > the "
+          f"tables become {strict[0]} and {strict[1]}")
 
 
 def draw_half_planes(figure):
@@ -99,33 +99,32 @@ def solve_xor_proof(say, step, answer, check, claim):
     points = find_contradiction(TABLES["XOR"])
     names = ["".join(map(str, point)) for point in points]
     total, zeros = np.add(*points[:2]), np.add(*points[2:])
-    step("Suppose w and b did it. Write what the two ones demand, and add.",
-         f"f({names[0]}) = 1:  w₂ + b ≥ 0\nf({names[1]}) = 1:  w₁ + b ≥ 0\n"
-         "sum:        w₁ + w₂ + 2b ≥ 0")
-    step("Write what the two zeros demand, and add.",
-         f"f({names[2]}) = 0:  b < 0\nf({names[3]}) = 0:  w₁ + w₂ + b < 0\n"
-         "sum:        w₁ + w₂ + 2b < 0")
-    step("The two sums are the same number, since the points have the same sum. It can't be "
-         "at least 0 and below 0.",
+    step("Suppose that some w and b compute XOR. Write the inequalities of the two ones, and add "
+         "them.", f"f({names[0]}) = 1:  w₂ + b ≥ 0\nf({names[1]}) = 1:  w₁ + b ≥ 0\nsum:        w₁ "
+         "+ w₂ + 2b ≥ 0")
+    step("Write the inequalities of the two zeros, and add them.", f"f({names[2]}) = 0:  b < "
+         f"0\nf({names[3]}) = 0:  w₁ + w₂ + b < 0\nsum:        w₁ + w₂ + 2b < 0")
+    step("The two sums are the same number, because both pairs of inputs have the same sum. This "
+         "number can't be both at least 0 and below 0.",
          f"{names[0]} + {names[1]} = {names[2]} + {names[3]} = ({total[0]}, {total[1]})")
-    step("In the plane: the ones' midpoint is the zeros' midpoint. A line would have both "
-         "ends of each diagonal, and so its middle, on one side.",
+    step("Show this in the plane. The midpoint of the ones is also the midpoint of the zeros. A "
+         "separating line would have both ends of a diagonal on one side, and so also its "
+         "midpoint. But the midpoint can't be on both sides.",
          f"midpoint of both pairs: ({total[0] / 2}, {total[1] / 2})")
-    answer("No w and b exist: the conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, those "
-           "on 00 and 11 to w₁ + w₂ + 2b < 0.")
+    answer("No w and b exist. The conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, but those on "
+           "00 and 11 add up to w₁ + w₂ + 2b < 0.")
     net = truth_table_of(XOR(dtype="float64"))
-    check("three of npdl's neurons compute XOR", net == TABLES["XOR"])
+    check("Three of npdl's neurons compute XOR.", net == TABLES["XOR"])
     claim("", "XOR can't be computed by one neuron of this form", "to be proved",
           f"proof: f = 1 on {names[0]} and {names[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on "
           f"{names[2]} and {names[3]} gives w_1 + w_2 + 2b < 0",
           judge(np.array_equal(total, zeros)), f"{names[0]} + {names[1]} = {names[2]} + {names[3]}")
-    claim("hint", "the four points in the plane show it: no line separates them",
-          "plot and draw a line", "the two ones and the two zeros have one midpoint, and a "
-          "half-plane holds the midpoint of any two of its points",
-          judge(np.array_equal(total, zeros)), f"both midpoints are ({total[0] / 2}, "
-          f"{total[1] / 2})")
+    claim("hint", "the four points in the plane show it: no line separates them", "plot and draw a "
+          "line", "the two ones and the two zeros have the same midpoint, and a half-plane "
+          "contains the midpoint of any two of its points", judge(np.array_equal(total, zeros)),
+          f"both midpoints are ({total[0] / 2}, {total[1] / 2})")
     claim("", "a net of such neurons can compute XOR", "not asked",
-          "OR and NAND first, AND of the two after: three neurons",
+          "three neurons: OR and NAND first, and then AND of the two",
           judge(net == TABLES["XOR"], "no answer given"), f"table on 00, 01, 10, 11: {net}")
 
 
@@ -181,45 +180,47 @@ def solve_parity_lstm(say, step, answer, check, claim):
         before, inside = (t, x, h, C), compute_gates(DESIGN, h, x)
         h, C = step_lstm(DESIGN, h, C, x)
         rows.append((*before, *inside, C, h))
-    after = {0: "keep", 1: "add 1", -1: "take away 1"}
-    say("One unit; σ(z) is 1 for z > 0, else 0; tanh(z) is the sign of z; h₀ = C₀ = 0.")
-    step("Say what the memory must do. Cₜ₋₁ is the parity so far, 0 or 1; xₜ = 0 keeps it, "
-         "xₜ = 1 turns it over.", "Cₜ = Cₜ₋₁ xor xₜ",
-         format_table(("Cₜ₋₁", "xₜ", "Cₜ", "so"),
+    after = {0: "keep", 1: "add 1", -1: "subtract 1"}
+    say("The LSTM has one unit. σ(z) is 1 for z > 0, else 0. tanh(z) is the sign of z. h₀ = C₀ = "
+        "0.")
+    step("Describe the memory. Cₜ₋₁ is the parity so far, 0 or 1. xₜ = 0 keeps it, and xₜ = 1 "
+         "flips it.", "Cₜ = Cₜ₋₁ xor xₜ",
+         format_table(("Cₜ₋₁", "xₜ", "Cₜ", "change"),
                       [(C, x, C ^ x, after[(C ^ x) - C]) for C, x in CASES.tolist()]))
-    step("Fit that to Cₜ = fₜ Cₜ₋₁ + iₜ C̃ₜ. Never forget: fₜ = 1. Write only at a one: iₜ = "
-         "xₜ. Write +1 at Cₜ₋₁ = 0 and −1 at Cₜ₋₁ = 1: C̃ₜ = 1 − 2Cₜ₋₁.",
-         "Cₜ = Cₜ₋₁ + xₜ (1 − 2Cₜ₋₁)")
+    step("Write this as Cₜ = fₜ Cₜ₋₁ + iₜ C̃ₜ. fₜ = 1, because the memory is never forgotten. iₜ = "
+         "xₜ, because only a one changes it. C̃ₜ = 1 − 2Cₜ₋₁, because the change is +1 at Cₜ₋₁ = 0 "
+         "and −1 at Cₜ₋₁ = 1.", "Cₜ = Cₜ₋₁ + xₜ (1 − 2Cₜ₋₁)")
     w_h, _, b = DESIGN["C"]
-    step("The gates see hₜ₋₁, not Cₜ₋₁. With oₜ = 1, hₜ₋₁ = tanh(Cₜ₋₁) = sign(Cₜ₋₁) = Cₜ₋₁, "
-         "so that hₜ₋₁ may stand for Cₜ₋₁.", "C̃ₜ = sign(1 − 2hₜ₋₁)",
+    step("The gates read hₜ₋₁, not Cₜ₋₁. If oₜ = 1, hₜ₋₁ = tanh(Cₜ₋₁) = sign(Cₜ₋₁) = Cₜ₋₁, so hₜ₋₁ "
+         "can replace Cₜ₋₁.", "C̃ₜ = sign(1 − 2hₜ₋₁)",
          f"hₜ₋₁ = 0: sign({b}) = {np.sign(b)};   hₜ₋₁ = 1: sign({b} − {-w_h}) = {np.sign(b + w_h)}")
-    step("Choose weights on [hₜ₋₁, xₜ] and biases; keep every sum away from 0.",
-         format_table(("gate", "W = [of hₜ₋₁, of xₜ]", "b"),
+    step("Choose the weights of [hₜ₋₁, xₜ] and the biases so that no sum is near 0.",
+         format_table(("gate", "W (for hₜ₋₁, xₜ)", "b"),
                       [(letter, f"[{h}, {x}]", b) for letter, (h, x, b) in
                        zip(("fₜ", "iₜ", "C̃ₜ", "oₜ"), DESIGN.values(), strict=True)]))
-    step("Run the bits 1 0 1 1, from hₜ₋₁ = Cₜ₋₁ = 0.",
+    step("Run the LSTM on the bits 1 0 1 1, from hₜ₋₁ = Cₜ₋₁ = 0.",
          format_table(("t", "xₜ", "hₜ₋₁", "Cₜ₋₁", "fₜ", "iₜ", "C̃ₜ", "oₜ", "Cₜ", "hₜ"), rows))
-    step("Every string: if hₜ₋₁ = Cₜ₋₁ = parity before a bit, the table of step 1 gives hₜ = "
-         "Cₜ = parity after it. At the start both are 0, the parity of no bits.")
-    answer(f"{format_weights(DESIGN, '; ')}: after 1 0 1 1 Cₜ = {C}.")
-    check("the four cases: Cₜ = hₜ = Cₜ₋₁ xor xₜ", is_parity_design(DESIGN))
+    step("Prove it for every string by induction. If hₜ₋₁ = Cₜ₋₁ is the parity before a bit, the "
+         "table of step 1 gives hₜ = Cₜ, the parity after it. At the start both are 0, the parity "
+         "of no bits.")
+    answer(f"{format_weights(DESIGN, '; ')}. After the bits 1 0 1 1, Cₜ = {C}.")
+    check("Cₜ = hₜ = Cₜ₋₁ xor xₜ in all four cases.", is_parity_design(DESIGN))
     for name, design in DESIGNS.items():
         soft, hard, exact = (max(npdl_parity_errors(design, factor))
                              for factor in (3.0, 10.0, 100.0))
         claim("", f"an LSTM can keep the parity in C ({name})", "none printed",
-              f"one unit, W = [of h, of x], h = C = 0 at the start: {format_weights(design)}",
-              judge(is_parity_design(design), "no answer given"),
-              "the four cases of (C, x) give C' = h' = C xor x, so it holds at every length")
-        claim("", f"step functions are needed for it ({name})", "assume step functions",
-              "large weights do: times 100, npdl's sigmoid and tanh are 0, 1 or -1 to the last bit",
-              judge(exact == 0, "convention"), "npdl's LSTM, all four cases: largest error of C "
-              f"times 3, 10 and 100: {soft:.1g}, {hard:.1g} and {exact:g}")
-    right, tried = count_parity_designs()
+              "one unit, W = [weight of h, weight of x], h = C = 0 at the start: "
+              f"{format_weights(design)}", judge(is_parity_design(design), "no answer given"),
+              "all four cases of (C, x) give C' = h' = C xor x, so it is right for every length")
+        claim("", f"step functions are needed for it ({name})", "assume step functions", "large "
+              "weights are enough: multiplied by 100, npdl's sigmoid and tanh give exactly 0, 1 or "
+              "-1", judge(exact == 0, "convention"), "npdl's LSTM in all four cases: the largest "
+              f"error of C is {soft:.1g}, {hard:.1g} and {exact:g} for weights times 3, 10 and 100")
+    right, total = count_parity_designs()
     claim("", "the two designs are not alone", "none printed",
-          f"{right} of {tried} one-unit designs with weights -2, 0, 2 and biases -1, 1 compute it",
-          judge(0 < right < tried, "no answer given"),
-          "each checked on the four cases of (C, x) with h = C")
+          f"{right} of {total} one-unit designs with weights -2, 0, 2 and biases -1, 1 compute the "
+          "parity", judge(0 < right < total, "no answer given"),
+          "each design is tested on the four cases of (C, x) with h = C")
     candidate, state = compute_gates(DESIGN, 1, 1)[2], step_lstm(DESIGN, 1, 1, 1)[1]
     xor = [int((x and not y) or (not x and y)) for x, y in CASES.tolist()]
     is_parity = xor == (CASES.sum(1) % 2).tolist()
@@ -231,23 +232,22 @@ def solve_parity_lstm(say, step, answer, check, claim):
           "; ".join(f"{name} {''.join(map(str, row))}" for name, row in TABLES.items())
           + f"; the parity of two bits {''.join(map(str, xor))}")
     claim("hint", "x xor y = (x and not y) or (not x and y)", "(x and not y) or (not x and y)",
-          "the same table", judge(is_parity),
-          f"on 00, 01, 10, 11: {xor}; f C is C and not x, i C~ is x and not C, never both 1")
+          "the same table", judge(is_parity), f"on 00, 01, 10, 11: {xor}; f C is C and not x, i C~ "
+          "is x and not C, and they are never both 1")
     claim("hint", "this XOR was implemented above", "which you implemented above",
-          "above, AND and OR were; XOR was shown to be impossible for one neuron",
-          judge(find_contradiction(xor) is None, if_false="under-specified"),
-          "certificate 01 + 10 = 00 + 11 of Question 2; holds for the AND and the OR in it")
+          "only AND and OR were implemented above; XOR was shown to be impossible for one neuron",
+          judge(find_contradiction(xor) is None, if_false="under-specified"), "the equation 01 + "
+          "10 = 00 + 11 of Question 2 proves it; true for the AND and the OR in the formula")
     claim("premise", "sigmoid(0) = 0 and tanh(0) = 0", "0 at x = 0 for both",
           "tanh(0) = 0 is the true value; the true sigmoid(0) is 1/2, and the threshold of "
-          "Question 1 gives 1 at 0", judge(nearest > 0, "convention"),
-          f"sigmoid(0) = {1 / (1 + np.exp(0)):g}; in the two designs no gate comes nearer to 0 "
-          f"than {nearest:g}, so that all three agree")
-    claim("premise", "b_t is the bias of the forget gate", "b_t",
-          "b_f, as the formula has it: a bias does not depend on time",
-          judge(is_parity_design(DESIGN), "slip"),
-          "with one fixed b_f the design is right at every step")
+          "Question 1 gives 1 at 0", judge(nearest > 0, "convention"), "sigmoid(0) = "
+          f"{1 / (1 + np.exp(0)):g}; in the two designs, the input of every gate has at least the "
+          f"distance {nearest:g} from 0, so all three definitions give the same result")
+    claim("premise", "b_t is the bias of the forget gate", "b_t", "it should be b_f, as in the "
+          "formula: a bias does not depend on time", judge(is_parity_design(DESIGN), "slip"),
+          "the design with one fixed b_f is right at every step")
     claim("premise", "C_t are the candidate values of the cell state", "called so before formula "
-          "(5)", "the candidates are C~_t of formula (4); C_t is the new cell state",
+          "(5)", "the candidate values are C~_t of formula (4); C_t is the new cell state",
           judge(candidate == state, if_false="slip"),
           f"after bits 1, 1 the first design has C~ = {candidate:g} and C = {state:g}")
 

@@ -59,25 +59,24 @@ def solve_lstm_params(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
     first, second = (sum(4 * size for layer, *_, size in shapes if layer == n) for n in (1, 2))
     total, bare = first + second, count_lstm_params(d_x, d_h, 2, 0)
     around = printed_lstm_counts(V, d_x, d_h, 2)
-    say(f"d_x = {d_x}, d_h = {d_h}, L = 2.")
-    step("List every array with its shape. A layer has four gates, each with W, U and b; the "
-         "second layer reads d_h numbers, not d_x.",
-         format_table(("layer", "array", "shape", "4 · size", "numbers"), [
+    say(f"The example has d_x = {d_x}, d_h = {d_h} and L = 2.")
+    step("List every array with its shape. A layer has four gates, each with W, U and b. The "
+         "second layer has d_h inputs instead of d_x.",
+         format_table(("layer", "array", "shape", "4 · size", "parameters"), [
              (layer, f"{name} of i, f, o, c̃", str(shape), f"4 · {size}", 4 * size)
              for layer, name, shape, size in shapes]))
-    step("Add up layer by layer.",
-         "layer 1: 4 (d_h d_x + d_h² + d_h),   each further one: 4 (2 d_h² + d_h)",
-         f"layer 1: 4 · ({d_h * d_x} + {d_h**2} + {d_h}) = {first},   "
-         f"layer 2: 4 · ({2 * d_h**2} + {d_h}) = {second}")
-    step("All layers. b is 1 with biases and 0 without.",
+    step("Add up the parameters of each layer.", "layer 1: 4 (d_h d_x + d_h² + d_h),   each "
+         "further one: 4 (2 d_h² + d_h)", f"layer 1: 4 · ({d_h * d_x} + {d_h**2} + {d_h}) = "
+         f"{first},   layer 2: 4 · ({2 * d_h**2} + {d_h}) = {second}")
+    step("Add up all layers. b is 1 with biases and 0 without.",
          "P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b)",
          f"b = 1: {first} + {second} = {total};   b = 0: {total} − {total - bare} = {bare}")
-    step("The module that was asked about ends here. A language model around it also has an "
-         "embedding and a classifier, which know the vocabulary V.", "V d_x + P + V d_h + b V",
+    step("This is the answer for the LSTM module. A language model also has an embedding and a "
+         "classifier, whose sizes depend on the vocabulary size V.", "V d_x + P + V d_h + b V",
          f"V = {V}: {' + '.join(map(str, around.values()))} = {sum(around.values())}")
-    answer(f"P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b): {total} with biases, "
-           f"{bare} without; V does not enter.")
-    tried, agree, whole, ours, theirs = len(SIZES), dict.fromkeys(PRINTED, 0), 0, 0, 0
+    answer(f"P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b): {total} with biases, {bare} "
+           "without. It does not depend on V.")
+    count, agree, whole, ours, theirs = len(SIZES), dict.fromkeys(PRINTED, 0), 0, 0, 0
     for d, h, L, bias in SIZES:
         printed, model = printed_lstm_counts(11, d, h, L, bias), LSTMLM(11, d, L, h, bias=bias)
         first, *others = (layer.count_params() for layer in model.lstm.layers)
@@ -91,25 +90,25 @@ def solve_lstm_params(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
         theirs += sum(printed.values()) == module
     for name, formula in PRINTED.items():
         claim(name, f"The row '{name}' of the tables with and without bias.", formula,
-              f"{agree[name]} of {tried} counted models agree", judge(agree[name] == tried),
-              "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
+              f"{agree[name]} of {count} counted models agree", judge(agree[name] == count),
+              "arrays of npdl's LSTMLM: V = 11, 12 sizes, with and without bias")
     claim("whole model", "Each table's total is the sum of its rows and counts the language model.",
           "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
-          f"sums of the four rows: {whole} of {tried} models agree", judge(whole == tried),
-          "embedding and classifier included")
+          f"sums of the four rows: {whole} of {count} models agree", judge(whole == count),
+          "including embedding and classifier")
     example, bare = count_lstm_params(128, 128, 2), count_lstm_params(128, 128, 2, 0)
-    check(f"our formula agrees with all {tried} LSTM modules", ours == tried)
+    check(f"Our formula agrees with all {count} LSTM modules.", ours == count)
     claim("answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which was "
           "asked.", "totals that depend on V and contain embedding and classifier",
           "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
-          f"{example:,} and {bare:,} for d_x = d_h = 128, L = 2", judge(theirs == tried),
-          f"ours agrees with {ours} of {tried} modules, the printed total with {theirs}: V d_e + V "
-          "d_h + b V too large", weight="answer")
+          f"{example:,} and {bare:,} for d_x = d_h = 128, L = 2", judge(theirs == count),
+          f"ours agrees with {ours} of {count} modules, the printed total with {theirs}, because "
+          "it is too large by V d_e + V d_h + b V", weight="answer")
     claim("two biases", "A gate has one bias vector.", "4 d_h for each layer",
-          "4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
-          f"({example + 2 * 4 * 128:,} instead of {example:,})",
+          "4 d_h here; 8 d_h for each layer if the products with the input and with the state have "
+          f"separate biases ({example + 2 * 4 * 128:,} instead of {example:,})",
           judge(LSTM(128, 128, 2).count_params() == example, "convention"),
-          "the equations of Problem 1 have one b for each gate")
+          "the equations of Problem 1 have one b per gate")
 
 
 @question("004.2.6", "Parameters of multi-head attention")
@@ -117,20 +116,20 @@ def solve_attention_params(say, step, answer, check, claim, heads=2, width=3):
     """Count the parameters of attention with several heads, with biases and without."""
     d = heads * width
     weights, total = 4 * d * d, 4 * (d * d + d)
-    say(f"num_heads = {heads}, head_size = {width}.")
-    step("All heads together are as wide as the model.", "d = num_heads · head_size",
+    say(f"The example has num_heads = {heads} and head_size = {width}.")
+    step("All heads together have the width of the model.", "d = num_heads · head_size",
          f"d = {heads} · {width} = {d}")
-    step("Four linear maps, each (d, d), each with a bias of d numbers if there are any.",
-         format_table(("map", "shape", "weights", "bias"),
+    step("Count four projections. Each has a (d, d) matrix and, with biases, a bias of d entries.",
+         format_table(("projection", "shape", "weights", "bias"),
                       [(name, str((d, d)), d * d, d) for name in ("W_Q", "W_K", "W_V", "W_O")]))
-    step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
+    step("Add them up.", "P = 4 (d² + d) with biases,   4 d² without",
          f"4 · ({d * d} + {d}) = {total},   4 · {d * d} = {weights}")
-    step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
-         f"1 head of {d}: {count_attention_params(1, d)},   {heads} heads of {width}: "
-         f"{count_attention_params(heads, width)}")
-    answer("P = 4 (d² + d) with d = num_heads · head_size, 4 d² without biases: "
-           f"{total} and {weights} here.")
-    check("npdl's attention layer has as many",
+    step("The number of heads alone does not change the count, because the softmax and the mask "
+         "have no parameters.", f"1 head of {d}: {count_attention_params(1, d)},   {heads} heads "
+         f"of {width}: {count_attention_params(heads, width)}")
+    answer("P = 4 (d² + d) with d = num_heads · head_size, and 4 d² without biases. Here these are "
+           f"{total} and {weights}.")
+    check("npdl's attention layer has the same number of parameters.",
           MultiHeadAttention(d, heads).count_params() == total
           and MultiHeadAttention(d, heads, bias=False).count_params() == weights)
     for bias, part, formula in ((True, "bias", "4[(h d_h)^2 + h d_h]"),
@@ -138,15 +137,15 @@ def solve_attention_params(say, step, answer, check, claim, heads=2, width=3):
         agree = sum(count_attention_params(h, d, bias) == MultiHeadAttention(
             h * d, h, bias=bias).count_params() for h, d in HEADS)
         claim(part, f"Multi-head attention {'with' if bias else 'without'} biases learns four "
-              "square projections.", formula, f"{agree} of {len(HEADS)} counted modules "
-              f"agree; {count_attention_params(4, 32, bias):,} for 4 heads of 32",
+              "square projections.", formula, f"{agree} of {len(HEADS)} counted modules agree; "
+              f"{count_attention_params(4, 32, bias):,} for 4 heads of 32",
               judge(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention")
     counted = {MultiHeadAttention(128, h).count_params() for h in (1, 2, 4, 8)}
     claim("heads", "The count depends on num_heads and head_size only through their product.",
           "d_model = num_heads x head_size",
-          f"{len(counted)} count for 1, 2, 4, 8 heads of width 128: {min(counted):,}",
-          judge(counted == {count_attention_params(1, 128)}),
-          "counted modules; the number of heads alone costs nothing")
+          f"the same {len(counted)} count for 1, 2, 4, 8 heads of total width 128: "
+          f"{min(counted):,}", judge(counted == {count_attention_params(1, 128)}),
+          "counted in npdl's modules; the number of heads alone adds no parameters")
 
 
 @question("004.2.10", "Parameters of a decoder")
@@ -155,41 +154,42 @@ def solve_decoder_params(say, step, answer, check, claim, d=4, m=2, L=2):
     weights, attention_part, ffn, norms = 4 * d * d, 4 * (d * d + d), 2 * d * m * d, 2 * 2 * d
     total, bare = count_decoder_params(d, m, L), count_decoder_params(d, m, L, 0)
     drawn, bare_drawn = total + L * norms, bare + L * norms
-    say(f"d = {d}, multiplier m = {m}, L = {L}.")
-    step("Attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
+    say(f"The example has d = {d}, the multiplier m = {m} and L = {L}.")
+    step("Count the attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
          f"4 · ({d * d} + {d}) = {attention_part},   {weights}")
-    step("The MLP has two matrices and no bias: up to m d neurons, and down again.",
-         "(d, m d) and (m d, d):   2 m d²", f"{d} · {m * d} + {m * d} · {d} = {ffn}")
-    step("A block is both, a decoder is L blocks.",
+    step("The MLP has two matrices and no bias. The first maps to m d hidden units, and the second "
+         "maps back to d.", "(d, m d) and (m d, d):   2 m d²",
+         f"{d} · {m * d} + {m * d} · {d} = {ffn}")
+    step("A block has both parts, and a decoder has L blocks.",
          "P = L (4 d² + 4 d + 2 m d²), without biases L (4 d² + 2 m d²)",
          f"{L} · ({attention_part} + {ffn}) = {total},   {L} · ({weights} + {ffn}) = {bare}")
-    step("A block as it is drawn also has two LayerNorms, each with a weight and a bias of d "
-         "numbers. Say whether they count.", "+ L · 2 · 2 d",
+    step("The block in the figure also has two LayerNorms, each with a weight and a bias of d "
+         "entries. State if they are included.", "+ L · 2 · 2 d",
          f"{total} + {L} · {norms} = {drawn},   {bare} + {L} · {norms} = {bare_drawn}")
-    answer(f"P = L (4 d² + 4 d + 2 m d²) = {total}, without biases L (4 d² + 2 m d²) = {bare};"
-           f" with the LayerNorms 4 d L = {L * norms} more.")
+    answer(f"P = L (4 d² + 4 d + 2 m d²) = {total}, and without biases L (4 d² + 2 m d²) = {bare}. "
+           f"The LayerNorms add 4 d L = {L * norms}.")
     ffn = all(FeedForward(d, m).count_params() == 2 * d * d * m for d, _, m, _ in DECODERS)
     described, gaps = [], []
     for (d, heads, m, L), bias in product(DECODERS, (True, False)):
         block, formula = Block(d, heads, m, bias=bias), count_decoder_params(d, m, L, bias)
         described.append(L * (block.attention.count_params() + block.ffn.count_params()) == formula)
         gaps.append(L * block.count_params() - formula == 2 * LayerNorm(d).count_params() * L)
-    check("a decoder has two LayerNorms more in each block than the formula", all(gaps))
+    check("A decoder has two more LayerNorms in each block than the formula.", all(gaps))
     claim("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",
-          f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted agree", judge(ffn),
+          f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted MLPs agree", judge(ffn),
           "arrays of npdl's FeedForward")
     claim("as described", "Attention and MLP of L blocks together have L(4d^2 + 4d + 2d^2 m) "
           "parameters, without biases L(4d^2 + 2d^2 m).", "the same",
-          f"{sum(described)} of {len(described)} counted decoders agree, LayerNorm left out",
-          judge(all(described)), "attention and feed-forward arrays only")
+          f"{sum(described)} of {len(described)} counted decoders agree, without LayerNorm",
+          judge(all(described)), "only the arrays of attention and MLP")
     printed, full = zip(*((count_decoder_params(128, 4, 2, bias), 2 * Block(
         128, 4, 4, bias=bias).count_params()) for bias in (True, False)), strict=True)
     claim("decoder", "This is the number of parameters of the decoder.",
           f"{printed[0]:,} with bias, {printed[1]:,} without, for d = 128, m = 4, L = 2",
           f"{full[0]:,} and {full[1]:,}: L(4d^2 + 4d + 2d^2 m + 4d) with bias, L(4d^2 + 2d^2 m + "
           "4d)", judge(full == printed, if_false="under-specified"),
-          "holds for a block as 2.10 describes it; the drawn one has two LayerNorms of 2d numbers "
-          f"each: the gap is 4dL in all {len(gaps)} decoders")
+          "true for a block as described in 2.10; the block in the figure has two LayerNorms with "
+          f"2d parameters each, so the difference is 4dL in all {len(gaps)} decoders")
 
 
 @question("004.4.P", "The parameters that the scaling plots count")
@@ -202,32 +202,33 @@ def solve_scaling_plot_params(say, step, answer, check, claim, V=36):
             for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
     formula = {"LSTM": [count_lstm_params(d, d, L) + (d + 1) * V for L, d in shapes],
                "GPT": [count_decoder_params(d, 4, L) + 4 * d * L + (d + 1) * V for L, d in shapes]}
-    answer(f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,} for L = 2, d = 128.")
-    check("the formulas of 1.3 and 2.10, with LayerNorms and classifier, give all 18 counts",
+    answer(f"For L = 2 and d = 128, the LSTM has P = {P['LSTM']:,} and the GPT has P = "
+           f"{P['GPT']:,}.")
+    check("The formulas of 1.3 and 2.10, with LayerNorms and classifier, give all 18 counts.",
           grid == formula)
     printed = sum(printed_lstm_counts(V, 128, 128, 2).values()), count_decoder_params(128, 4, 2)
     classifier = models["GPT"].classifier.count_params()
     claim("P already computed", "P, without embeddings, was computed for LSTM and GPT in the "
           "earlier problems.", f"{printed[0]:,} (table of 1.3), {printed[1]:,} (2.10) with V = 36",
           f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,}", judge(printed == tuple(P.values())),
-          f"the table counts the embedding ({V * 128:,}); 2.10 leaves out LayerNorm (1,024) and "
-          f"classifier ({classifier:,})")
+          f"the table includes the embedding ({V * 128:,}); 2.10 leaves out LayerNorm (1,024) and "
+          f"the classifier ({classifier:,})")
     claim("P of the code", "All parameters less those of model.embedding are P without token and "
           "position embeddings.", "n_params - n_params_embeddings",
-          "equal for both models; fixed positions add 0 learned numbers",
+          "equal for both models; fixed positions have 0 parameters",
           judge(models["GPT"].positions.count_params() == 0 and all(
               model.count_params() - model.embedding.count_params() == P[name]
               for name, model in models.items())), "npdl's LSTMLM and GPT")
     claim("P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.",
           "asked for a plot, not printed",
           "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row) for name, row in grid.items()),
-          judge(grid == formula, "no answer given"),
-          f"counted, L slowest; GPT / LSTM at the default {P['GPT'] / P['LSTM']:.3f}")
+          judge(grid == formula, "no answer given"), "counted in the order of L, then d; the ratio "
+          f"GPT / LSTM is {P['GPT'] / P['LSTM']:.3f} for the default")
 
 
 EMBEDDING = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]])
 IDS = (2, 0, 2)
-D = 128                                                 # width of the tables of the claims
+D = 128                                                 # width of the encodings of the claims
 
 
 def angle_per_position(d, exponent=1):
@@ -244,66 +245,65 @@ def printed_encoding(length, d, exponent=1):
 def position_rotation(d, position_offset, exponent=1):
     """Return the matrix R (d, d) with PE(pos + offset) = R PE(pos) for every pos."""
     R = np.zeros((d, d))
-    for k, turn in enumerate(position_offset * angle_per_position(d, exponent)):
-        R[2 * k:2 * k + 2, 2 * k:2 * k + 2] = [[math.cos(turn), math.sin(turn)],
-                                               [-math.sin(turn), math.cos(turn)]]
+    for k, angle in enumerate(position_offset * angle_per_position(d, exponent)):
+        R[2 * k:2 * k + 2, 2 * k:2 * k + 2] = [[math.cos(angle), math.sin(angle)],
+                                               [-math.sin(angle), math.cos(angle)]]
     return R
 
 
 @question("004.2.7", "Sinusoidal positions")
 def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
-    """Write the table of sinusoidal positions, and say what it is good for."""
+    """Write the table of sinusoidal positions, and give its useful properties."""
     PE, usual, R = printed_encoding(4, d), printed_encoding(4, d, 2), position_rotation(d, 1)
     omega = angle_per_position(d)
     longest = [2 * math.pi / angle_per_position(d, exponent)[-1] for exponent in (1, 2)]
-    say(f"d = {d}, positions 0 to 3, the exponent k/d of the question.")
+    say(f"The example has d = {d}, positions 0 to 3, and the exponent k/d of the question.")
     step("Number the pairs of columns: k = i // 2. Each pair has one frequency.",
-         "ω_k = 1/10000^(k/d),   wave length 2π/ω_k",
-         f"d = {d}:  ω = {vec(omega, 1)}, wave lengths {vec(2 * math.pi / omega, 1)} positions")
-    step("Even columns take the sine, odd ones the cosine of the same angle.",
+         "ω_k = 1/10000^(k/d),   wavelength 2π/ω_k",
+         f"d = {d}:  ω = {vec(omega, 1)}, wavelengths {vec(2 * math.pi / omega, 1)} positions")
+    step("Even columns contain the sine, and odd columns the cosine of the same angle.",
          "PE[pos, 2k] = sin(pos ω_k),   PE[pos, 2k+1] = cos(pos ω_k)",
          f"PE[1] = ({', '.join(f'sin {s:g}, cos {s:g}' for s in omega)}) = {vec(PE[1])}",
          format_arrays({"PE": PE}))
-    step("The usual table has 2k/d in the exponent, which makes the slow waves much slower. "
-         "Say which one is meant.", "10000^(k/d) = 100^(2k/d)",
-         f"longest wave {longest[0]:.0f} here, {longest[1]:.0f} with 2k/d: row 1 {vec(usual[1])}")
-    step("One step further is a turn of each pair by its angle, the same everywhere.",
-         "PE[pos + 1] = R PE[pos]", f"R PE[1] = {vec(R @ PE[1])},   PE[2] = {vec(PE[2])}",
-         format_arrays({"R": R}))
-    answer("Row pos: sin and cos of pos/10000^(k/d) side by side, k = 0 .. d/2 − 1; it is a "
-           "fixed buffer with nothing to learn.")
-    say("In npdl: sinusoidal in npdl/layers/embedding.py.")
-    check("npdl's tables of both exponents", all(
+    step("The usual table has the exponent 2k/d, which makes the low frequencies much lower. State "
+         "which exponent is used.", "10000^(k/d) = 100^(2k/d)", "longest wavelength "
+         f"{longest[0]:.0f} here, {longest[1]:.0f} with 2k/d, where row 1 is {vec(usual[1])}")
+    step("The next position is a rotation of each pair by its angle. The rotation is the same for "
+         "all positions.", "PE[pos + 1] = R PE[pos]",
+         f"R PE[1] = {vec(R @ PE[1])},   PE[2] = {vec(PE[2])}", format_arrays({"R": R}))
+    answer("Row pos contains sin and cos of pos/10000^(k/d) side by side, for k = 0 .. d/2 − 1. "
+           "The table is fixed and has no trainable parameters.")
+    say("In npdl, this is sinusoidal in npdl/layers/embedding.py.")
+    check("npdl's tables of both exponents are the same.", all(
         np.allclose(printed_encoding(64, d, exponent), sinusoidal(64, d, name, "float64"), 0, 1e-9)
         for d in (4, D) for name, exponent in (("k/d", 1), ("2k/d", 2))))
     ours, usual = printed_encoding(512, D), printed_encoding(512, D, 2)
     apart = abs(ours - usual)[:64].max()
     longest = [2 * math.pi / angle_per_position(D, exponent)[-1] for exponent in (1, 2)]
     claim("exponent", "The frequencies of the sinusoidal encoding are 1 / 10000^(k/d) at i = 2k "
-          "and 2k + 1.", "k / d",
-          f"the usual exponent is 2k/d: the longest wave then has {longest[1]:,.0f} positions, as "
-          f"printed {longest[0]:,.0f}, for d = {D}; k/d is 2k/d with base 100",
-          judge(apart > 1e-9, "convention"), "as functions of i, the two differ by up to "
-          f"{apart:.2f} in 64 positions")
-    gaps = [min(np.linalg.norm(a - b) for a, b in combinations(found[:128], 2))
-            for found in (ours, usual)]
+          "and 2k + 1.", "k / d", "the usual exponent is 2k/d, with a longest wavelength of "
+          f"{longest[1]:,.0f} positions; as printed it is {longest[0]:,.0f}, for d = {D}; k/d is "
+          "2k/d with base 100", judge(apart > 1e-9, "convention"),
+          f"the two tables differ by up to {apart:.2f} in 64 positions")
+    gaps = [min(np.linalg.norm(a - b) for a, b in combinations(table[:128], 2))
+            for table in (ours, usual)]
     claim("unique", "Every position gets a vector of its own.", "unique for each position",
-          f"closest two of 128 positions, d = {D}: {gaps[0]:.3f} apart with k/d, {gaps[1]:.3f} "
-          "apart with 2k/d", judge(min(gaps) > 1e-6),
-          "sin(pos) and cos(pos) of k = 0 alone repeat only after 2 pi, which is irrational")
+          f"smallest distance between two of 128 positions, d = {D}: {gaps[0]:.3f} with k/d, "
+          f"{gaps[1]:.3f} with 2k/d", judge(min(gaps) > 1e-6), "even sin(pos) and cos(pos) of k = "
+          "0 never repeat, because their period 2 pi is irrational")
     worst = 0.0
-    for found, exponent in ((ours, 1), (usual, 2)):
+    for table, exponent in ((ours, 1), (usual, 2)):
         for n in (1, 7, 100):
-            turned = found[:-n] @ position_rotation(D, n, exponent).T
-            dots = (found[:-n] * found[n:]).sum(1)
-            worst = max(worst, abs(turned - found[n:]).max(), np.ptp(dots))
+            rotated = table[:-n] @ position_rotation(D, n, exponent).T
+            dots = (table[:-n] * table[n:]).sum(1)
+            worst = max(worst, abs(rotated - table[n:]).max(), np.ptp(dots))
     claim("relative", "Relative positions are easy to learn from the table.", "easily learned",
-          "PE(pos + n) = R(n) PE(pos) with one rotation R(n) for all pos, and the dot product of "
-          "two rows depends on their distance alone", judge(worst < 1e-9),
-          "512 positions, n = 1, 7, 100, both exponents: errors below 1e-9; for an even d")
+          "PE(pos + n) = R(n) PE(pos) with the same rotation R(n) for all pos, and the dot product "
+          "of two rows depends only on their distance", judge(worst < 1e-9),
+          f"512 positions, n = 1, 7, 100, both exponents: error {worst:.1g}; for an even d")
     learned = SinusoidalPositions(64, D).count_params()
     claim("fixed", "Sinusoidal positions are fixed and need no training.",
-          "a buffer, not a parameter", f"{learned} learned numbers", judge(learned == 0),
+          "a buffer, not a parameter", f"{learned} trainable parameters", judge(learned == 0),
           "npdl's SinusoidalPositions")
     seen = 8
     basis = np.linalg.qr(ours[:seen].T)[0]
@@ -311,9 +311,9 @@ def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
         position_rotation(D, 0.5) @ ours[seen // 2], ours[4 * seen]))
     claim("longer", "The table is smooth in the position, so that it interpolates for sequence "
           "lengths not seen.", "interpolation possible",
-          f"between seen positions, yes: position {seen / 2 + 0.5} lies {inside:.2f} from what the "
-          f"vectors of 0 to {seen - 1} span; a longer sequence is extrapolation: position "
-          f"{4 * seen} lies {outside:.2f} away",
+          f"true between seen positions: position {seen / 2 + 0.5} has the distance {inside:.2f} "
+          f"from the span of the vectors of 0 to {seen - 1}; a longer sequence is extrapolation: "
+          f"position {4 * seen} has the distance {outside:.2f}",
           judge(outside < 0.1 * np.linalg.norm(ours[0]), if_false="under-specified"),
           f"d = {D}, every vector has length {np.linalg.norm(ours[0]):.0f}")
 
@@ -321,63 +321,64 @@ def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
 @question("004.2.8", "Tokens plus positions")
 def solve_tokens_plus_positions(say, step, answer, check, claim, d=4):
     """Add the positions to the token vectors."""
-    tokens, places = EMBEDDING[list(IDS)], printed_encoding(len(IDS), d)
-    x = tokens + places
-    say(f"V = 3 tokens, d = {d}, S = {len(IDS)}.")
-    step("Look up the tokens, whatever their places.", "E[x]   (B, S, d)", f"x = {vec(IDS)}",
-         format_arrays({"E[x]": tokens}))
-    step("Take the first S rows of the table, whatever the tokens.", "PE[0 .. S − 1]",
-         format_arrays({"PE": places}))
-    step("Add, entry by entry; the table is the same for every sequence of the batch.",
+    tokens, positions = EMBEDDING[list(IDS)], printed_encoding(len(IDS), d)
+    x = tokens + positions
+    say(f"The example has V = 3 tokens, d = {d} and S = {len(IDS)}.")
+    step("Look up the embeddings of the tokens. They do not depend on the positions.",
+         "E[x]   (B, S, d)", f"x = {vec(IDS)}", format_arrays({"E[x]": tokens}))
+    step("Take the first S rows of the table. They do not depend on the tokens.", "PE[0 .. S − 1]",
+         format_arrays({"PE": positions}))
+    step("Add them elementwise. The table is the same for every sequence of the batch.",
          "h = E[x] + PE[0 .. S − 1]", format_arrays({"h": x}))
-    step("Both ends hold the same token; only the place makes them differ.",
+    step("The first and the last token are the same. Only their positions make the sums differ.",
          "h₀ − h₂ = PE[0] − PE[2]", vec(x[0] - x[2]))
-    answer("E[x] + PE[0 .. S − 1], broadcast over the batch; rows 0 and 2 differ by "
-           f"{np.linalg.norm(x[0] - x[2]):.3f} in length.")
-    say("In npdl: SinusoidalPositions.forward in npdl/layers/embedding.py.")
+    answer("The sum is E[x] + PE[0 .. S − 1], broadcast over the batch. The distance between rows "
+           f"0 and 2 is {np.linalg.norm(x[0] - x[2]):.3f}.")
+    say("In npdl, this is SinusoidalPositions.forward in npdl/layers/embedding.py.")
     model = GPT(3, d, 1, 2, dtype="float64")
     model.embedding.W.data[...] = EMBEDDING
     own, _ = model.positions.forward(model.embedding.forward(np.array([IDS]))[0])
-    check("npdl's GPT makes the same of these tokens", np.allclose(own[0], x))
+    check("npdl's GPT computes the same sum for these tokens.", np.allclose(own[0], x))
     claim("sum", "A token's final embedding is its token vector plus its position's vector.",
-          "sum of both", "the same by hand: below 1e-9", judge(np.allclose(own[0], x, 0, 1e-9)),
-          "its first and last token differ by their positions only "
-          f"({np.linalg.norm(x[0] - x[2]):.2f} apart)")
+          "sum of both", f"npdl's GPT computes the same sum: error {abs(own[0] - x).max():.1g}",
+          judge(np.allclose(own[0], x, 0, 1e-9)), "its first and last token differ only by their "
+          f"positions (distance {np.linalg.norm(x[0] - x[2]):.2f})")
 
 
 @question("004.2.9", "The forward pass of a GPT")
 def solve_gpt_forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, heads=2):
-    """Return logits, the hidden states per layer and the attention weights per layer."""
+    """Return the logits, and the hidden states and attention weights of each layer."""
     logits, cache = GPT(V, d, L, heads, dtype="float64").forward(np.zeros((B, S), int))
-    found = logits, hidden_states(cache), attentions(cache)
+    outputs = logits, hidden_states(cache), attentions(cache)
     shapes = (B, S, V), (B, L, S, d), (B, L, heads, S, S)
     x, branch = np.array([1.0, 3.0, 5.0]), np.array([1.0, 0.0, -1.0])
     pre = x + branch
     post = (pre - pre.mean()) / pre.std()
     block = ((B, S, d), (B, heads, S, S))
-    say(f"B = {B} sequences of S = {S} tokens, V = {V}, d = {d}, L = {L} blocks of {heads} "
-        "heads; A₁, A₂ are the weights of attention.")
-    step("Follow the shapes. Each block hands on its output and its weights; keep both.",
-         format_table(("name", "made by", "shape"), [
+    say(f"There are B = {B} sequences of S = {S} tokens, V = {V}, d = {d}, and L = {L} blocks of "
+        f"{heads} heads. A₁ and A₂ are the attention weights.")
+    step("Follow the shapes. Each block returns its output and its attention weights. Keep both.",
+         format_table(("name", "computed as", "shape"), [
              (name, how, str(shape)) for name, how, shape in (
              ("ids", "", (B, S)), ("x", "E[ids] + PE", (B, S, d)),
              ("h₁, A₁", "block 1 (x)", block), ("h₂, A₂", "block 2 (h₁)", block),
              ("logits", "classifier(h₂)", shapes[0]),
              ("hidden_states", "h₁, h₂ stacked on axis 1", shapes[1]),
              ("attentions", "A₁, A₂ stacked on axis 1", shapes[2]))]))
-    step("L blocks give L hidden states: the outputs of the blocks. The embedding's sum is "
-         "not one of them; with it there would be L + 1.", f"L = {L}: {shapes[1]}")
-    step("The place of a LayerNorm decides what such an output is. After the sum (post) "
-         "every row has mean 0 and deviation 1; before the branch (pre) the sum is handed on "
-         "as it is, and one more norm is needed before the classifier.",
-         "post: y = LN(x + f(x))      pre: y = x + f(LN(x))",
-         f"the same branch f = {vec(branch, 0)} added to x = {vec(x, 0)}:",
-         f"post {vec(post)}, pre {vec(pre, 0)}")
-    step("Return the logits as they are: the loss takes the log-softmax.")
-    answer(f"logits {shapes[0]}, hidden_states {shapes[1]}, attentions {shapes[2]} for B = "
-           f"{B}, S = {S}, V = {V}, L = {L}, {heads} heads, d = {d}.")
-    say("In npdl: GPT.forward in npdl/models/gpt.py; experiments/train_gpt.py trains it.")
-    check("npdl's GPT gives these shapes", tuple(a.shape for a in found) == shapes)
+    step("L blocks have L hidden states, which are the outputs of the blocks. The sum of embedding "
+         "and positions is not included. With it there would be L + 1.", f"L = {L}: {shapes[1]}")
+    step("These outputs depend on the position of the LayerNorm. In post-norm, it follows the sum, "
+         "so every row has mean 0 and standard deviation 1. In pre-norm, it precedes the branch, "
+         "so the sum is not normalised. Then one more norm is needed before the classifier.",
+         "post: y = LN(x + f(x))      pre: y = x + f(LN(x))", "the same branch output f = "
+         f"{vec(branch, 0)} is added to x = {vec(x, 0)}:", f"post {vec(post)}, pre {vec(pre, 0)}")
+    step("Return the logits without a softmax, because the loss computes the log-softmax.")
+    answer(f"The shapes are {shapes[0]} for the logits, {shapes[1]} for hidden_states and "
+           f"{shapes[2]} for attentions, with B = {B}, S = {S}, V = {V}, L = {L}, {heads} heads, d "
+           f"= {d}.")
+    say("In npdl, this is GPT.forward in npdl/models/gpt.py. experiments/train_gpt.py trains this "
+        "model.")
+    check("npdl's GPT returns these shapes.", tuple(a.shape for a in outputs) == shapes)
     logits, cache = GPT(36, 8, 3, 2).forward(np.zeros((2, 6), int))
     for part, says, said, array, shape in (
             ("logits", "The GPT returns logits (B, S, V).", "logits", logits, (2, 6, 36)),
@@ -391,9 +392,9 @@ def solve_gpt_forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, 
     post, pre = (GPT(36, 8, 3, 2, norm=place, dtype="float64") for place in ("post", "pre"))
     gap = abs(post.forward(ids)[0] - pre.forward(ids)[0]).max()
     claim("norm", "A block is attention and feed-forward net with skip-connections and LayerNorm.",
-          "the parts named, their order left to a figure",
-          "two blocks fit: LayerNorm after each sum (post, npdl's default) or before each branch "
-          "(pre, with one more at the end)", judge(gap < 1e-9, if_false="under-specified"),
-          f"an example, weights of seed 0 in both: logits differ by up to {gap:.2f}; pre-norm "
-          f"learns {pre.count_params() - post.count_params()} numbers more; holds with the figure "
-          "that the text points to")
+          "the parts named, their order left to a figure", "two blocks agree with this: LayerNorm "
+          "after each sum (post-norm, npdl's default) or before each branch (pre-norm, with one "
+          "more at the end)", judge(gap < 1e-9, if_false="under-specified"),
+          f"an example with the weights of seed 0: the logits differ by up to {gap:.2f}; pre-norm "
+          f"has {pre.count_params() - post.count_params()} more parameters; the figure of the "
+          "document settles it")

@@ -56,32 +56,33 @@ def delay_stds(train, val):
 
 @question("004.4.2", "The default recipe: losses, accuracies, delays of two seeds")
 def solve_two_seed_tables(say, step, answer, check, claim):
-    """Give mean and deviation of losses, accuracies, steps and delays over two seeds."""
-    printed, found = STEPS["GPT"], recover_seed_steps("GPT")
-    (a, b), (c, d) = found["A_train"], found["A_val"]
+    """Give means and standard deviations of losses, accuracies, steps and delays over two seeds."""
+    printed, steps = STEPS["GPT"], recover_seed_steps("GPT")
+    (a, b), (c, d) = steps["A_train"], steps["A_val"]
     mean = (c + d) / 2 - (a + b) / 2
-    spreads = " or ".join(f"{s:.1f}" for s in delay_stds((a, b), (c, d)))
+    stds = " or ".join(f"{s:.1f}" for s in delay_stds((a, b), (c, d)))
     loss_delay = printed["L_val"][0] - printed["L_train"][0]
-    say("The GPT's rows of the table, two seeds.")
-    step("Two values lie one deviation to each side of their mean, if the deviation divides "
-         "by n.", "s = √(((a − m)² + (b − m)²)/2) = (b − a)/2   →   a, b = m ∓ s",
-         *(f"t_f({name}) = {printed[name][0]:.1f} ± {printed[name][1]:.1f}:  "
-           f"{found[name][0]} and {found[name][1]}" for name in ("A_train", "A_val")))
-    step("Were it divided by n − 1, it would be larger by √2, and the steps not whole.",
-         "(b − a)/√2", f"{b - a}/√2 = {std_of_two(a, b, 1):.3f}")
-    step("A delay is the difference of two steps of the same seed; its mean is the "
-         "difference of the means.", "Δt = t_f(val) − t_f(train)",
+    say("We use the GPT's rows of the table, which have two seeds.")
+    step("If the standard deviation divides by n, the two values are one standard deviation below "
+         "and above their mean.", "s = √(((a − m)² + (b − m)²)/2) = (b − a)/2   →   a, b = m ∓ s",
+         *(f"t_f({name}) = {printed[name][0]:.1f} ± {printed[name][1]:.1f}:  {steps[name][0]} and "
+           f"{steps[name][1]}" for name in ("A_train", "A_val")))
+    step("If it divided by n − 1, it would be larger by a factor of √2, and the steps would not be "
+         "integers.", "(b − a)/√2", f"{b - a}/√2 = {std_of_two(a, b, 1):.3f}")
+    step("A delay is the difference of two steps of the same seed. Its mean is the difference of "
+         "the means.", "Δt = t_f(val) − t_f(train)",
          f"{printed['A_val'][0]:.1f} − {printed['A_train'][0]:.1f} = {mean:.1f}")
-    step("Its deviation depends on which seed is which, and a table of means does not say.",
-         "s(Δt) = |Δt₁ − Δt₂|/2", f"({c} − {a}, {d} − {b}) or ({d} − {a}, {c} − {b}): {spreads}")
-    step("The same with the losses: the lowest training loss comes when training ends, not "
-         "when the model has memorised. The difference may be negative, and is no delay.",
+    step("Its standard deviation depends on which steps belong to the same seed. A table of means "
+         "does not tell this.", "s(Δt) = |Δt₁ − Δt₂|/2",
+         f"({c} − {a}, {d} − {b}) or ({d} − {a}, {c} − {b}): {stds}")
+    step("Do the same for the losses. The training loss is lowest at the end of training, not when "
+         "the model has memorised. So the difference may be negative, and it is not a delay.",
          "Δt(L) = t_f(L_val) − t_f(L_train)",
          f"{printed['L_val'][0]} − {printed['L_train'][0]} = {loss_delay}")
-    answer(f"The GPT's seeds reached their best accuracies at {a} and {b} (training), {c} and "
-           f"{d} (validation): Δt(A) = {mean:.1f} ± {spreads}.")
-    say("What npdl's own runs say of the tables: experiments/REPORT.md, question 2.")
-    check("the document's Δt(L) is this difference, and its Δt(A) this mean rounded",
+    answer(f"The two seeds of the GPT reached their best accuracies at {a} and {b} (training), and "
+           f"at {c} and {d} (validation). Δt(A) = {mean:.1f} ± {stds}.")
+    say("experiments/REPORT.md, question 2, compares the tables with npdl's own runs.")
+    check("The document's Δt(L) is this difference, and its Δt(A) is this mean, rounded.",
           loss_delay == DELAYS["GPT"]["L"] and abs(mean - DELAYS["GPT"]["A"]) <= 0.5)
     rows = [(model, name, *row) for model, table in STEPS.items() for name, row in table.items()
             if row[1]]
@@ -89,34 +90,34 @@ def solve_two_seed_tables(say, step, answer, check, claim):
                          for *_, mean, std in rows) for divisor in (2, 1))
     sample = [std_of_two(*recover_seed_steps(model)[name], 1) for model, name, *_ in rows]
     claim("deviation", "The tables' +- is the standard deviation of two seeds.",
-          f"({', '.join(f'{std:g}' for *_, std in rows)})", "it divides by n = 2: half the "
-          f"distance of the two runs; divided by n - 1: {vec(sample, 1)}",
-          judge(by_n == len(rows) > by_less, "convention"),
-          f"whole steps that fit: in {by_n} of {len(rows)} rows with n, in {by_less} with n - 1")
+          f"({', '.join(f'{std:g}' for *_, std in rows)})", "it divides by n = 2, so it is half "
+          f"the difference of the two runs; divided by n - 1 it would be {vec(sample, 1)}",
+          judge(by_n == len(rows) > by_less, "convention"), "integer steps agree with the table in "
+          f"{by_n} of {len(rows)} rows with n, and in {by_less} with n - 1")
     fits = [find_pairs(*row, range(1, T + 1)) for table in STEPS.values() for row in table.values()]
     claim("values", "Which steps did the two seeds reach?", "only mean and deviation",
           "; ".join(f"{model} " + ", ".join(f"t_f({name}) {a} and {b}"
                                        for name, (a, b) in recover_seed_steps(model).items())
                for model in STEPS),
-          judge(all(len(found) == 1 for found in fits), "no answer given"),
-          f"the only pairs of whole steps up to {T} with the printed mean and deviation (by n)")
+          judge(all(len(pairs) == 1 for pairs in fits), "no answer given"), "the only pairs of "
+          f"integer steps up to {T} with the printed mean and standard deviation (divided by n)")
     steps = sorted({step for ((a, b),) in fits for step in (a, b) if step != T})
     off = [step for step in steps if step % 100]
     claim("grid", "Statistics are recorded at equal intervals of steps.", "every eval_period steps",
-          f"one interval for all of {vec(steps)} could only be {math.gcd(*steps)}",
+          f"a common interval of {vec(steps)} can only be {math.gcd(*steps)}",
           judge(not off, if_false="under-specified"),
-          f"{len(steps) - len(off)} of {len(steps)} are multiples of 100, {vec(off)} are not: it "
-          "holds after the first 100 steps; a delay is known to 100 steps at best")
+          f"{len(steps) - len(off)} of {len(steps)} are multiples of 100, but {vec(off)} are not; "
+          "true after the first 100 steps; a delay is known only to within 100 steps")
     ways = {(size, divisor): [
         (round(size * (1 - b)), round(size * (1 - a))) for a, b in find_pairs(
             0.9979, 0.0021, [n / size for n in range(size + 1)], divisor)]
         for size in (480, 481) for divisor in (2, 1)}
     few, many = ways[480, 2][0]
     claim("accuracy", "A_val = 0.9979 +- 0.0021 is possible on the default validation set.",
-          "0.9979 +- 0.0021", f"one way: {few} and {many} wrong equations of 480 (or 481)",
-          judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
-          f"all pairs of counts: {len(ways[480, 2])} for 480 and {len(ways[481, 2])} for 481 with "
-          f"n, {len(ways[480, 1])} and {len(ways[481, 1])} with n - 1")
+          "0.9979 +- 0.0021", f"possible in one way: {few} and {many} wrong equations of 480 (or "
+          "481)", judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
+          f"number of pairs that agree: {len(ways[480, 2])} for 480 and {len(ways[481, 2])} for "
+          f"481 with n, {len(ways[480, 1])} and {len(ways[481, 1])} with n - 1")
     shown = []
     for model, delays in DELAYS.items():
         steps = recover_seed_steps(model)
@@ -129,18 +130,21 @@ def solve_two_seed_tables(say, step, answer, check, claim):
                   judge(not rounded,
                         if_false="convention" if abs(printed - val + train) <= 0.5 else "wrong"),
                   f"{val:g} - {train:g}" + "; the other rows have four decimals" * rounded)
-            spreads = delay_stds(steps[f"{name}_train"], steps[f"{name}_val"])
+            stds = delay_stds(steps[f"{name}_train"], steps[f"{name}_val"])
             shown.append(f"{model} Delta t({name}) {val - train:g} +- "
-                         + " or ".join(f"{spread:g}" for spread in spreads))
+                         + " or ".join(f"{std:g}" for std in stds))
     claim("delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
           "delays without a deviation", "; ".join(shown), judge(len(shown) == 4, "no answer given"),
-          "from the seeds' steps above; two values for the two ways to pair the seeds")
+          "from the steps of the seeds above; the two values are for the two ways to pair the "
+          "seeds")
     said = "for a model that generalises, the delay between memorising and generalising"
     for name, ours, more in (
-            ("A", "it is, to the grid of evaluations: from the best training accuracy to the best "
-             "validation accuracy", ""),
-            ("L", "it is not: it says where two losses are lowest, and the training loss falls to "
-             "the end", ", with A_val = 0.9979: no model generalises before it memorises")):
+            ("A", "it is, up to the interval between evaluations: from the best training accuracy "
+                  "to the best validation accuracy", ""),
+            ("L", "it is not: it is the difference of the steps at which two losses are lowest, "
+                  "and the training loss decreases until the end", "; but A_val = 0.9979, and no "
+                                                                   "model generalises before it "
+                                                                   "memorises")):
         delays = ", ".join(f"{row[name]} for the {model}" for model, row in DELAYS.items())
         claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {said}.", "that delay",
               ours, judge(all(row[name] > 0 for row in DELAYS.values())),
@@ -148,19 +152,19 @@ def solve_two_seed_tables(say, step, answer, check, claim):
     at_end = [f"{name} of the {model}" for model, rows in STEPS.items()
               for name, row in rows.items() if row == (T, 0)]
     claim("last step", "t_f(L) is the step at which a model reaches its lowest loss.",
-          f"t_f = {T} for {' and '.join(at_end)}",
-          "only its lowest within T: at the last step the loss was still falling, so Delta t(L) = "
-          "0 is the end of the run, not a delay", judge(not at_end, if_false="under-specified"),
-          f"t_f = T for both seeds in {len(at_end)} of 8 rows; holds where t_f < T")
+          f"t_f = {T} for {' and '.join(at_end)}", "only the lowest loss within T steps: the loss "
+          "was still decreasing at the last step, so Delta t(L) = 0 comes from the end of the run "
+          "and is not a delay", judge(not at_end, if_false="under-specified"),
+          f"t_f = T for both seeds in {len(at_end)} of 8 rows; true if t_f < T")
     (lstm, lstm_std), (gpt, gpt_std) = (0.0008, 0.0004), (0.0035, 0.0031)       # L_val
     best = lstm - lstm_std, gpt - gpt_std
     claim("losses", "The tables compare the losses of LSTM and GPT.",
           "L_train 0.0001 +- 0.0000 twice; L_val 0.0008 +- 0.0004 and 0.0035 +- 0.0031",
-          f"L_val: seeds at {vec((best[0], lstm + lstm_std), 4)} and "
-          f"{vec((best[1], gpt + gpt_std), 4)}: means {gpt / lstm:.1f} to 1, better seeds "
-          f"{best[1] / best[0]:.0f} to 1; one seed makes the difference",
-          judge(gpt - lstm > gpt_std + lstm_std, if_false="under-specified"),
-          "four decimals leave L_train between 0.00005 and 0.00015, a factor of 3")
+          f"L_val of the two seeds: {vec((best[0], lstm + lstm_std), 4)} for the LSTM, "
+          f"{vec((best[1], gpt + gpt_std), 4)} for the GPT; the ratio is {gpt / lstm:.1f} to 1 for "
+          f"the means, {best[1] / best[0]:.0f} to 1 for the better seeds; one seed makes the "
+          "difference", judge(gpt - lstm > gpt_std + lstm_std, if_false="under-specified"),
+          "with four decimals, L_train is between 0.00005 and 0.00015, a factor of 3")
 
 
 TAU = {("LSTM", "GPU"): 0.05, ("GPT", "GPU"): 0.06, ("LSTM", "CPU"): 0.25, ("GPT", "CPU"): 0.40}
@@ -183,32 +187,31 @@ def solve_data_and_compute(say, step, answer, check, claim, p=31):
     mixed = ModularArithmetic(11, orders=(2, 3), stratified=True)
     train, validation = split_sizes(n)
     minutes = {run: tau * T / 60 for run, tau in TAU.items()}
-    say(f"p = {p}, two operands, r = 1/2, B = {B}, T = {T:,}.")
-    step("Count the equations: every pair of operands once.",
+    say(f"The example has p = {p}, two operands, r = 1/2, B = {B} and T = {T:,}.")
+    step("Count the equations. Every pair of operands occurs once.",
          "N = p²   (p³ for three operands)", f"{p}² = {n}")
-    step("Split them. An odd N can't be halved, and the document gives no rule for it. npdl "
-         "rounds to the nearest number and a half to the even one; where sums of two and of "
-         "three operands are mixed, each of them by itself.", "N_train = round(r N)",
+    step("Split the equations. An odd N can't be halved, and the document gives no rule for this "
+         "case. npdl rounds to the nearest integer, and a half to the even one. If sums of two and "
+         "of three operands are mixed, npdl splits each kind separately.", "N_train = round(r N)",
          f"0.5 · {n} = {n / 2}: {train} and {validation}",
          *(f"0.5 · 11^{order} = {11**order / 2}: {split_sizes(11**order)[0]} and "
            f"{split_sizes(11**order)[1]}" for order in (2, 3)))
-    step("Compare with the batch: a batch larger than the training set is the whole of it.",
-         "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
-    step("Time is steps times seconds.", "τ T",
+    step("Compare with the batch size. If it is larger than the training set, the batch is the "
+         "whole training set.", "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
+    step("Compute the time: the number of steps times the seconds per step.", "τ T",
          format_table(("model", "machine", "τ", "seconds", "minutes"), [
              (*run, f"{tau:.2f}", f"{tau * T:.2f}", f"{minutes[run]:.1f}")
              for run, tau in TAU.items()]))
-    step("Compute, in units of one parameter, one sample, one step.", "C = P B T",
-         f"for each parameter {B} · {T:,} = {B * T:,};   with the true batch {train} · {T:,} "
-         f"= {train * T:,}")
-    answer(f"N = {n}, {train} to train on, so that every batch of {B} is all of them; a run "
-           f"of {T:,} steps takes {minutes['LSTM', 'GPU']:.1f} to "
-           f"{minutes['GPT', 'CPU']:.0f} minutes.")
-    check("npdl's data set has as many equations, split in the same way",
-          (len(data.equations), len(data.train), len(data.validation))
-          == (n, train, validation))
-    check("and the sums of two and of three operands for p = 11, each by itself",
-          all(count_by_split(mixed, order) == split_sizes(11**order) for order in (2, 3)))
+    step("Find the compute, in units of one parameter, one sample and one step.", "C = P B T",
+         f"per parameter {B} · {T:,} = {B * T:,};   with the true batch size {train} · {T:,} = "
+         f"{train * T:,}")
+    answer(f"There are N = {n} equations, of which {train} are in the training set. So every batch "
+           f"of {B} is the whole training set. A run of {T:,} steps takes "
+           f"{minutes['LSTM', 'GPU']:.1f} to {minutes['GPT', 'CPU']:.0f} minutes.")
+    check("npdl's data set has the same number of equations, and the same split.",
+          (len(data.equations), len(data.train), len(data.validation)) == (n, train, validation))
+    check("For p = 11, npdl splits the sums of two and of three operands separately, in the same "
+          "way.", all(count_by_split(mixed, order) == split_sizes(11**order) for order in (2, 3)))
     cases = ((31, (2,)), (31, (3,)), (11, (2,)), (11, (3,)), (11, (2, 3)))
     sizes = [len(ModularArithmetic(p, orders=orders).equations) for p, orders in cases]
     claim("N", "How many samples N has the data set for a given p and given orders?",
@@ -224,20 +227,17 @@ def solve_data_and_compute(say, step, answer, check, claim, p=31):
     totals = [sum(pair) for pair in sets]
     claim("halves", "r_train = 0.5 puts half of the equations, and of each order, into each set.",
           "N_train = r_train N; half and half",
-          f"N is odd for odd p: {vec([n / 2 for n in totals], 1)} are no numbers of samples; npdl "
-          "trains on " + ", ".join(f"{kept} of {n}" for n, (kept, _) in zip(totals, sets,
-                                                                      strict=True)),
-          judge(not any(n % 2 for n in totals), if_false="under-specified"),
-          "p = 31 and p = 11; holds to one sample, with a rule for rounding that the document "
-          "leaves open")
+          f"N is odd for odd p: {vec([n / 2 for n in totals], 1)} are not integers; npdl trains on "
+          + ", ".join(f"{kept} of {n}" for n, (kept, _) in zip(totals, sets, strict=True)),
+          judge(not any(n % 2 for n in totals), if_false="under-specified"), "p = 31 and p = 11; "
+          "true to within one sample, with a rule for rounding that the document does not give")
     trained = {r / 10: len(ModularArithmetic(31, r_train=r / 10).train) for r in range(1, 10)}
     short = [r for r, size in trained.items() if size < B]
-    claim("batch", "By default a step uses a batch of B = 2^9 samples.", f"B = {B}",
-          f"only {trained[0.5]} equations are in the training set: every step sees all of them, "
-          f"and C = P B T is {B / trained[0.5]:.3f} times too large ({B / trained[0.1]:.2f} times "
-          "for r_train = 0.1)", judge(trained[0.5] >= B, if_false="under-specified"),
-          f"p = 31: N_train < {B} for r_train = {short[0]} to {short[-1]}; holds if a batch may "
-          "repeat samples")
+    claim("batch", "By default a step uses a batch of B = 2^9 samples.", f"B = {B}", "the training "
+          f"set has only {trained[0.5]} equations, so every step uses all of them, and C = P B T "
+          f"is too large by a factor of {B / trained[0.5]:.3f} ({B / trained[0.1]:.2f} for r_train "
+          "= 0.1)", judge(trained[0.5] >= B, if_false="under-specified"), f"p = 31: N_train < {B} "
+          f"for r_train = {short[0]} to {short[-1]}; true if a batch may repeat samples")
     S = 6
     times = [TAU[model, "GPU"] * T for model in ("LSTM", "GPT")]
     claim("seconds", "tau T is about 5 x 10^2 s for the LSTM and 6 x 10^2 s for the GPT.",
@@ -252,31 +252,29 @@ def solve_data_and_compute(say, step, answer, check, claim, p=31):
         C.append(P * B * T)
         ratios.append(3 * S * weights / P)      # each is used forward, for dx and for dW
     claim("compute", "C = P B T estimates the training compute.", "P B T",
-          f"{C[0]:.3g} and {C[1]:.3g} for the defaults: in units of one parameter, one sample, one "
-          "step", judge(max(ratios) < 2, if_false="under-specified"),
-          f"forward and backward take {ratios[0]:.1f} and {ratios[1]:.1f} times P multiplications "
-          f"for a sample of {S} tokens; holds up to a factor")
+          f"{C[0]:.3g} for the LSTM and {C[1]:.3g} for the GPT by default, in units of one "
+          "parameter, one sample and one step", judge(max(ratios) < 2, if_false="under-specified"),
+          f"forward and backward take {ratios[0]:.1f} P and {ratios[1]:.1f} P multiplications for "
+          f"a sample of {S} tokens; true up to a factor")
     points = {10: (3, 4, 3), 31: (5, 17, 9), 44: (3.5, 10, 10, 5, 6.5, 9)}
     claim("points", "The points of the parts add up to those of Problems 1, 2 and 4.",
-          ", ".join(map(str, points)), ", ".join(f"{sum(parts):g}" for parts in
-                                                 points.values()),
+          ", ".join(map(str, points)), ", ".join(f"{sum(parts):g}" for parts in points.values()),
           judge(all(total == sum(parts) for total, parts in points.items())),
           "; ".join(" + ".join(map(str, parts)) for parts in points.values()))
     losses, accuracies = loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, "none")
     claim("sign", "The loss is never negative and the accuracy lies in [0, 1].",
-          "L >= 0, A in [0, 1]", f"smallest of {len(losses)} losses {losses.min():.2g}; accuracies "
-          f"from {accuracies.min():g} to {accuracies.max():g}",
-          judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1),
-          "-log p >= 0 since p <= 1; indicators are 0 or 1; the example of Problem 3")
+          "L >= 0, A in [0, 1]", f"the smallest of {len(losses)} losses is {losses.min():.2g}; "
+          f"accuracies are from {accuracies.min():g} to {accuracies.max():g}",
+          judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1), "-log p >= "
+          "0 because p <= 1; indicators are 0 or 1; computed for the example of Problem 3")
     best = np.random.default_rng(0).binomial(481, 0.99, (10_000, 100)).max(1).mean() / 481
     claim("best over steps", "The lowest L_val and the highest A_val over all steps say how well a "
           "model does on data it has not seen.", "the smallest and the largest value over the "
-          "steps",
-          "they are optimistic: the step is chosen by the set that is then reported; a third set, "
-          "or the last step, would not be", judge(best - 0.99 < 1e-3, if_false="under-specified"),
-          "100 independent evaluations of 481 equations, each right with probability 0.99: the "
-          f"best is {best:.4f}, the mean of 10,000 draws of seed 0; holds as the definition of "
-          "what is printed")
+          "steps", "they are optimistic, because the step is selected on the reported set; a third "
+          "set or the last step would not be optimistic",
+          judge(best - 0.99 < 1e-3, if_false="under-specified"), "100 independent evaluations of "
+          f"481 equations, each right with probability 0.99: the best accuracy is {best:.4f} on "
+          "average (10,000 draws, seed 0); true as the definition of the printed values")
 
 
 DECAYS, WIDTHS = (0.25, 0.5, 0.75, 1.0), (64, 128, 256)                 # as Problem 4 asks
@@ -285,9 +283,9 @@ DECAYS, WIDTHS = (0.25, 0.5, 0.75, 1.0), (64, 128, 256)                 # as Pro
 def add_question(number, title, task, claim_fields=None):
     """Add a question with its answer in the report; `claim_fields` adds a claim without runs."""
     def work(say, step, answer, check, claim):
-        answer("npdl trained the models of this question, and the report of the study says "
-               "what came out and which statements of the document were reproduced: "
-               f"experiments/REPORT.md, question {number}.")
+        answer("npdl trained the models of this question. The report of the study has the results, "
+               "and says which statements of the document were reproduced: experiments/REPORT.md, "
+               f"question {number}.")
         if claim_fields:
             claim(*claim_fields)
 
@@ -295,24 +293,26 @@ def add_question(number, title, task, claim_fields=None):
     question(f"004.4.{number}", title)(work)
 
 
-add_question(1, "The default recipe: losses and accuracies step by step, drawn",
+add_question(1, "The default recipe: losses and accuracies during training",
             "Plot losses and accuracies of an LSTM and a GPT during training with the default "
             "recipe.")
-add_question(3, "Scaling the data: the share that is trained on",
-            "Vary the share of the equations that is trained on.")
-add_question(4, "Sums of two and of three operands together",
+add_question(3, "Scaling the data: the fraction used for training",
+            "Vary the fraction of the equations that is used for training.")
+add_question(4, "Training on sums of two and of three operands together",
             "Train on sums of two and of three operands together.")
 add_question(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
             ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
-             f"d is the width: {', '.join(map(str, WIDTHS))}; B is {B} throughout",
+             f"d is the width, {', '.join(map(str, WIDTHS))}; the batch size B is {B} in all runs",
              judge(B in WIDTHS, if_false="slip"),
-             "the settings of the question; captions of Figures 14, 17, 19 and 21 have it too"))
+             "the settings of the question; the captions of Figures 14, 17, 19 and 21 have the "
+             "same slip"))
 add_question(6, "Scaling compute: batch size and budget",
             "Vary the batch size and the number of steps.")
 add_question(7, "Weight decay, and the norm of the parameters",
             "Vary the weight decay, and follow the norm of the parameters.",
             ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
-             f"the question has {', '.join(f'{decay:g}' for decay in DECAYS)}",
-             judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; 0.75 is meant"))
+             f"the question has only {', '.join(f'{decay:g}' for decay in DECAYS)}",
+             judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; it should be "
+                                                    "0.75"))
 add_question(8, "Attention maps of a model that generalised",
             "Draw the attention maps of a trained GPT, and describe them.")
