@@ -65,7 +65,7 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
          "2^m patterns, codes from −(2^(m−1) − 1) to 2^(m−1) − 1",
          f"m = {bits}: {2**bits} patterns, {2 * top + 1} codes; m = 1 would divide by {2**0 - 1}")
     answer("The codes fit into m bits (m ≥ 2). But dequant(quant(W)) is W only where W is a "
-           f"multiple of Δ. Rounding down has about {ratio:.1f} times the error of rounding to the "
+           f"multiple of Δ. Rounding down has about {ratio:.1f} times the error of rounding to "
            "nearest.")
     library = quantize(np.array(WEIGHTS, float), bits)
     check("npdl's quantize and dequantize give the same codes and numbers.",
@@ -100,8 +100,7 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
 W = np.array([[0.7, -0.25], [0.45, -0.55]])
 A, B = np.array([[1.0], [2.0]]), np.array([[0.1], [-0.1]])
 X = np.array([[1.0, 0.5]])
-EXAMPLE = ("The example has a frozen 2 x 2 matrix W, an adapter of rank r = 1, and one input row "
-           "x.",
+EXAMPLE = ("The example has a frozen 2 x 2 matrix W, an adapter of rank r = 1, and one input x.",
            format_arrays({"W": W, "A": A, "B": B, "x": X}))
 
 
@@ -149,8 +148,7 @@ def solve_lora_and_qlora_updates(say, step, answer, check, claim):
     answer("The update A Bᵀ is the same. QLoRA adds it to a W that is stored in few bits and "
            "dequantized for each product, so W needs less memory and has a small error. The "
            "original QLoRA also uses NF4 levels, 8-bit step sizes (double quantization), and "
-           "adapters at all linear layers. LoRA's adapters are mostly at the projections of "
-           "attention.")
+           "adapters at all linear layers. LoRA mostly adapts the projections of attention.")
     for base, y, bits in (("a float W", plain, None), ("QuantLinear", packed, 4)):
         check(f"npdl's LoRALinear over {base} gives the same y.",
               np.allclose(make_lora_linear(W, A, B, bits).forward(X)[0], y, atol=1e-6))
@@ -184,8 +182,8 @@ def solve_lora_and_qlora_updates(say, step, answer, check, claim):
           f"represented exactly at r = 4, and with an error of {100 * half:.0f} % at r = 2",
           judge(full < 1e-6 and half > 0.1, "under-specified"), "best adapters (Eckart-Young) for "
           "the update of 4.2; LoRA matches if the rank of the update is at most r")
-    claim("", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches",
-          f"a small update, A Bᵀ / 10, has an error of {100 * coarse:.0f} % over a 4-bit base, and "
+    claim("", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches", "a small update, "
+          f"A Bᵀ / 10, is represented with an error of {100 * coarse:.0f} % over a 4-bit base, and "
           f"{100 * fine:.1f} % over a 12-bit base", judge(coarse > 0.1 > fine, "under-specified"),
           "best adapters of rank 1; the rounding errors of the question's quantizer have full "
           "rank; only an experiment shows how much a model suffers")
@@ -197,8 +195,7 @@ def solve_lora_and_qlora_updates(say, step, answer, check, claim):
                              for block, twice in ((64, False), (64, True), (None, False)))
     claim("", "QLoRA's base model is quantized to 4 bits, NF4.",
           "4-bit NF4; in part 4, m-bit integers",
-          "NF4 is a table of 16 levels for each block, not a step size times an integer; RMS "
-          "errors: "
+          "NF4 is a table of 16 levels for each block, not a step size times an integer; RMS: "
           + ", ".join(f"{kind} {e:.1f} %" for kind, e in error.items()),
           judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"], "under-specified"),
           f"seed 0; the gaps between NF4's levels are {gaps.min():.3f} to {gaps.max():.3f}; the "
@@ -230,8 +227,7 @@ def solve_effect_of_rank(say, step, answer, check, claim):
          f"the relative error falls by {share[3] - share[4]:.3f} from r = 3 to r = 4, and by "
          f"{share[0] - share[1]:.3f} from r = 0 to r = 1")
     answer("The memory grows as 2 d r in both methods. A higher rank can represent more, and helps "
-           "up to the rank of the required update. QLoRA saves memory on W, which leaves room for "
-           "a larger r.")
+           "up to the rank of the required update. QLoRA saves memory on W, so r can be larger.")
     check("npdl's LoRALinear with the best adapter of each rank has the same relative error.",
           np.allclose([rank_r_error(0 * UPDATE, UPDATE, r) for r in ranks[1:]], share[1:],
                       atol=1e-6))

@@ -112,8 +112,8 @@ def solve_state_gradients(say, step, answer, check, claim):
          format_arrays({f"∇{format_state_name(side, t)} L": total[side, t]
                         for side in "fb" for t in (1, 2)}))
     answer("The gradient of Lₜ is 2 Vᵀ(yₜ − zₜ). The Jacobians are diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ with the "
-           "later state, and diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ with the earlier state. The two recursions "
-           "combine them.")
+           "later state, and diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ with the earlier state. The recursions combine "
+           "them.")
     errors = {side: max(np.abs(total[side, t] - state_derivative(side, t)).max()
                         for t in range(1, T + 1)) for side in "fb"}
     check("Finite differences of L in each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ agree.",
@@ -299,7 +299,7 @@ def solve_birnn_graph(say, step, answer, check, claim):
              for kind in WEIGHTS]))
     step("Read the dependencies from the graph. The gradient of a state is a sum over all outputs "
          "that its arrows reach.", *(f"{node_name(node)} reaches {', '.join(map(node_name, ends))}"
-                                     for node, ends in drawn.items()))
+for node, ends in drawn.items()))
     answer(f"The graph has {len(arrows)} arrows for T = 2 and {len(large)} for T = 3, one for each "
            "weight and step. No arrow connects h⁽ᶠ⁾ and h⁽ᵇ⁾.")
     measured = {node: [("y", s + 1)

@@ -134,9 +134,9 @@ def solve_beam_search(say, step, answer, check, claim):
          *(f"to beat {format_paths(path)}:  log p(x) > {total:.1f} − ({before:.1f}) = {bound:.1f}"
            for path, total, bound in zip(known, totals, bounds, strict=True)))
     answer(f"Beam search finds {format_paths(known[0])} with {totals[0]:.1f} and "
-           f"{format_paths(known[1])} with {totals[1]:.1f}, if no word after 'a red' is above "
-           f"{bounds[1]:.1f}. A word above {bounds[1]:.1f} takes the second place, and a word "
-           f"above {bounds[0]:.1f} takes the first.")
+           f"{format_paths(known[1])} with {totals[1]:.1f}, if no word after 'a red' has a "
+           f"log-probability above {bounds[1]:.1f}. A word above {bounds[1]:.1f} takes the second "
+           f"place, and a word above {bounds[0]:.1f} takes the first.")
     scorer = Tree(PRINTED_TREE)
     check("npdl's beam search keeps the same hypotheses in steps 1 and 2.",
           [[tuple(scorer.words(h)) for h in kept.kept]

@@ -188,8 +188,7 @@ def solve_lora_costs(say, step, answer, check, claim):
         low, high = cost_ratio_range(part, True)
         claim("", f"{name} with QLoRA takes the same O() as with LoRA.", "the same", "the ratio of "
               f"count and expression is {low:.2f} to {high:.2f}", judge(0 < low <= high < 20),
-              "dequantization adds d^2 (MHA: 4h d^2), at most as much as the products' n d^2 (4hn "
-              "d^2)")
+              "dequantization adds d^2 (MHA: 4h d^2), at most the products' n d^2 (4hn d^2)")
     one = SMALL._replace(n=1)
     stored = [sum(map(count_frozen_bytes, maps.values())) for maps in (plain, packed)]
     claim("", "One row of the summary serves both methods.", "LoRA / QLoRA in one row",
@@ -202,8 +201,8 @@ def solve_lora_costs(say, step, answer, check, claim):
           "2dr and 6hdr for both", f"frozen matrices: {stored[0]:,} bytes with 32 bits, "
           f"{stored[1]:,} with 4 bits ({stored[0] / stored[1]:.2f} times less)",
           judge(count_trainable(plain["MHA"]) == count_trainable(packed["MHA"]), "convention"),
-          "the question's definition leaves out the frozen matrices, which QLoRA makes smaller; "
-          "bytes of npdl's layers")
+          "the definition leaves out the frozen matrices, which QLoRA makes smaller; bytes of "
+          "npdl's layers")
 
 
 @question("000.4.4b", "Which of LoRA and QLoRA to choose")

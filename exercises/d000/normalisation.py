@@ -31,12 +31,12 @@ WHY = {
                          "over samples and features (axes 0 and 2); six pairs would be right for a "
                          "dense layer of 6 units without a feature axis"),
     "layer": ("features", "the definition averages over all units of a sample (axes 1 and 2); a "
-                          "transformer averages over the last axis only, because its axis 1 is "
-                          "time; by the definition, the document's pairs are those of instance "
+                          "transformer averages over the last axis only, because axis 1 is time; "
+                          "by the definition, the document has the pairs of instance "
                           "normalisation"),
     "instance": ("channels and features", "an instance is one channel of one sample, so the "
                                           "average is over axis 2 only; by the definition, the "
-                                          "document's pairs are those of layer normalisation"),
+                                          "document has the pairs of layer normalisation"),
 }
 
 
@@ -56,8 +56,8 @@ def exact_moments(tensor, axes):
 
 def find_misprints(printed_text, exact_values):
     """Return (place, text, value) of printed decimals that are not their value rounded."""
-    return [(place, text, value)
-            for place, (text, value) in enumerate(
+    return [(number, text, value)
+            for number, (text, value) in enumerate(
                 zip(printed_text.split(), exact_values, strict=True), 1)
             if abs(Fraction(text) - value) > Fraction(1, 2 * 10 ** len(text.partition(".")[2]))]
 
@@ -94,7 +94,7 @@ def solve_means_and_variances(say, step, answer, check, claim):
          "axis only")
     answer(", ".join(f"{kind} normalisation has {len(group)} pairs (one for each "
                      f"{KINDS[kind][2].replace(', ', ' and ')})"
-                     for kind, group in rows.items()) + ". The tables show their values.")
+                     for kind, group in rows.items()).capitalize() + ". The tables show them.")
     check("npdl's normalisation layers compute the same means and variances.",
           all(np.allclose(np.array(exact_moments(TENSOR, axes), float),
                           [np.ravel(part) for part in
@@ -125,5 +125,4 @@ def solve_means_and_variances(say, step, answer, check, claim):
                 where += "; all printed numbers are right if the row 5 2 3 is misread as 5 2 2"
             claim("", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
                   printed, vec(map(float, values), 4), judge(not wrong),
-                  where or f"all {len(values)} equal the exact fractions, rounded to the printed "
-                           "decimals")
+                  where or f"all {len(values)} equal the exact fractions to the printed decimals")

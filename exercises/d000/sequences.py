@@ -70,8 +70,9 @@ def solve_sequence_count(say, step, answer, check, claim):
     N = len(words)
     say(f"The vocabulary has N = {N} words, {' and '.join(words)}, and T = {T}.")
     step("The first of the T + 1 tokens is fixed. Count the choices at each later position. Every "
-         "word of the vocabulary is possible, also <BOS>, because the question does not exclude "
-         "it.", "positions 2, 3, …, T + 1: N choices each", f"{T} positions with {N} choices each")
+         "word of the vocabulary is possible, including <BOS>, because the question does not "
+         "exclude it.", "positions 2, 3, …, T + 1: N choices each",
+         f"{T} positions with {N} choices each")
     step("The choices are independent, so their numbers are multiplied.",
          "N · N · … · N (T factors) = N^T", f"{' · '.join([str(N)] * T)} = {N**T}")
     step("List all sequences to confirm the number.",
@@ -115,7 +116,7 @@ def solve_exhaustive_search_cost(say, step, answer, check, claim):
          "level.", "N + N² + … + N^T = (N^(T+1) − N) / (N − 1)  <  N^T · N / (N − 1)",
          f"{' + '.join(str(N**t) for t in range(1, T + 1))} = {count_nodes(N, T)}, against N^T = "
          f"{count}", format_table(("level t", "prefixes", "probabilities"),
-                                  [(t, N**t, N**t) for t in range(1, T + 1)]))
+[(t, N**t, N**t) for t in range(1, T + 1)]))
     step("So the time is O(N^T). It is exponential in T, and a power of N. Doubling N or T shows "
          "the difference.", "(2N)^T / N^T = 2^T        N^(2T) / N^T = N^T",
          f"N = {N}, T = {T}: twice the words cost {(2 * N)**T // N**T} times as much, twice the "
@@ -135,9 +136,8 @@ def solve_exhaustive_search_cost(say, step, answer, check, claim):
     claim("", "Scoring every sequence takes O(N^T) time.", "O(N^T)",
           f"N = {N}, T = {T}: {read} probabilities if prefixes are shared ({read / count:.3f} "
           f"N^T), {naive} = T N^T if each sequence is scored by itself",
-          judge(read == count_nodes(N, T) and naive == T * count, "under-specified"),
-          "the sum of N^t is at most N^T N/(N - 1); true if prefixes are shared and each "
-          "probability takes O(1)")
+          judge(read == count_nodes(N, T) and naive == T * count, "under-specified"), "the sum of "
+          "N^t is at most N^T N/(N - 1); true for shared prefixes and O(1) per probability")
     claim("", "The time grows exponentially with the length T.", "exponential in T",
           f"one more step multiplies the count by {vec(growth, 4)} at N = 10, T = 5 and 10",
           judge(np.allclose(growth, 10, 0, 0.1)), "the ratios of exact counts tend to N")
@@ -179,9 +179,9 @@ def run_algorithm_1(log_p, width, steps, distinct_scores=False, initial_beams=No
         history.append((beams, scores))
         taken = []
         for _ in range(width):                          # one pass over all scores for each rank
-            left = [pair for pair in scores if pair not in taken
+            remaining = [pair for pair in scores if pair not in taken
                     and not (distinct_scores and scores[pair] in [scores[t] for t in taken])]
-            taken.append(max(left, key=scores.get))
+            taken.append(max(remaining, key=scores.get))
         beams = [((*beams[b][0], j), scores[b, j]) for b, j in taken]
     return beams, history
 
@@ -196,8 +196,8 @@ def solve_beam_search_cost(say, step, answer, check, claim):
         ordered = [f"{''.join(WORDS[i] for i in (*before[b][0], j))} {np.exp(scores[b, j]):.3f}"
                    for b, j in sorted(scores, key=scores.get)[::-1]]
         rows.append((t, len(before), len(scores), ", ".join(ordered), ", ".join(ordered[:B])))
-    say(f"B = {B}, T = {T}, and the words are {', '.join(WORDS)}. The model predicts a word from "
-        "the last word only.")
+    say(f"B = {B}, T = {T}, and the words are {', '.join(WORDS)}. The next word depends only on "
+        "the last.")
     step("Write down the model. Each row has the probabilities of the next word after one last "
          "word.", "p(j | last word)",
          format_table(("last word", *WORDS), [(word, *map(float, row)) for word, row in zip(
@@ -214,9 +214,9 @@ def solve_beam_search_cost(say, step, answer, check, claim):
     step("Each step must find the B largest of B N scores. The algorithm as written goes through "
          "all of them B times, which costs a factor B. Linear-time selection avoids this factor.",
          "as written: O(T B² N)      with linear-time selection: O(T B N)")
-    step("Count the memory. It has B sequences of T words with their sums, and all B N scores, "
-         "because they exist before the first is chosen (only N scores, if each beam is scored and "
-         "selected in turn).", "B (T + 1) + B N  →  O(B (T + N))",
+    step("Count the memory. It contains B sequences of T words with their sums, and all B N "
+         "scores, because they exist before the first is chosen (only N scores, if each beam is "
+         "scored and selected in turn).", "B (T + 1) + B N  →  O(B (T + N))",
          f"N = 10,000, B = 5, T = 10: {5 * 11} numbers for the sequences, {5 * 10_000:,} scores")
     step("Compare the time with scoring every sequence.", "T B N against N^T",
          f"{10 * 5 * 10_000:.0e} against {10_000.0**10:.0e}: linear in N, but without a guarantee "
@@ -256,7 +256,7 @@ def solve_beam_search_cost(say, step, answer, check, claim):
                                        for before, row in history)
     claim("", "The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
           f"O(B (T + N)): up to {held} numbers at once at N = {N}, B = {B}, T = {T}; the sequences "
-          f"are only {sequences} of them", judge(held <= sequences + B),
+          f"alone need {sequences}", judge(held <= sequences + B),
           "all s_b(j) exist before the first is selected; at N = 10,000, B = 5, T = 10 these are "
           f"{5 * 10_000:,} numbers, and the sequences are {5 * 11}", weight="answer")
     N, B, T = 10_000, 5, 10
@@ -282,8 +282,7 @@ def solve_beam_search_cost(say, step, answer, check, claim):
 def solve_search_weaknesses(say, step, answer, check, claim):
     """Name the main weakness of greedy decoding, and that of beam search."""
     lines = [f"B = {width}: ({row[0]}, {row[1]}) with {row[-1]:.3f}" for width, row in BEST.items()]
-    say("The example has three first words and a few second words, so all probabilities can be "
-        "multiplied by hand.")
+    say("There are three first words and a few second words, so calculation by hand is possible.")
     step("Multiply the probabilities along every path, as an exhaustive search does.",
          "p(w₁, w₂) = p(w₁) · p(w₂ | w₁)",
          format_table(("w₁", "w₂", "p(w₁)", "p(w₂ | w₁)", "product"), SEQUENCES))
@@ -300,9 +299,9 @@ def solve_search_weaknesses(say, step, answer, check, claim):
                  for one, (p, below) in PROBABILITIES.items()})
     results = [greedy(tree, 2)[0], *(beam_search(tree, width, 2).best for width in (1, 2, 3)),
              exhaustive_search(tree, 2).best]
-    check("npdl's greedy search, beam search (width 1, 2, 3) and exhaustive search find the same "
-          "sequences.", [tuple(tree.words(h)) for h in results]
-                        == [row[:2] for row in (BEST[1], *BEST.values(), SEQUENCES[0])])
+    check("npdl's greedy search, beam search (width 1, 2, 3) and exhaustive search confirm these "
+          "results.", [tuple(tree.words(h)) for h in results]
+== [row[:2] for row in (BEST[1], *BEST.values(), SEQUENCES[0])])
     greedy_row, best = BEST[1], SEQUENCES[0]
     claim("", "Greedy decoding can end in a sequence that is not the most probable.",
           "locally optimal choices can be globally poor", f"it ends in ({greedy_row[0]}, "
@@ -321,10 +320,10 @@ def solve_search_weaknesses(say, step, answer, check, claim):
     least, *rows = (scorer.rows for scorer in scorers.values())
     tree = complete_tree({"cube": -5.1, "disc": -5.5})
     narrow, wide = (decode_tree(tree, width)[0][1] for width in (1, 2))
-    claim("", "Beam search costs more than greedy decoding, the more the wider it is.", "more "
-          "expensive", f"distributions computed at T = {T}: greedy {least}; "
-     + ", ".join(f"B = {scorer}: {count}" for scorer, count in zip(
-         (1, 2, 4, 8), rows, strict=True)), judge(least <= rows[0] < rows[1] < rows[2] < rows[3]),
+    claim("", "Beam search costs more than greedy decoding, the more the wider it is.",
+          "more expensive", f"distributions computed at T = {T}: greedy {least}; "
++ ", ".join(f"B = {scorer}: {count}" for scorer, count in zip(
+(1, 2, 4, 8), rows, strict=True)), judge(least <= rows[0] < rows[1] < rows[2] < rows[3]),
           "counted: 1 + (T - 1) B for beam search, T for greedy decoding; the distributions of a "
           "beam can be computed together")
     claim("", "Too narrow a beam can miss the most probable sequence.", "can still miss it",

@@ -37,8 +37,7 @@ def solve_shared_eigenvectors(say, step, answer, check, claim):
     weights = softmax(scores / np.sqrt(2))
     terms = " + ".join(f"{value:.1f}" for value in parts[0] * product * parts[2])
     negated = (parts * -product) @ parts.T
-    say("The width is d = 2, and X has three inputs as rows: one along p₁, one along p₂, and one "
-        "between them.")
+    say("The width is d = 2. X has three inputs as rows: along p₁, along p₂, and between them.")
     step("Write both matrices in terms of their eigenvectors p_k, the columns of P. The "
          "eigenvectors are orthonormal, because the matrices are symmetric.", "W_Q = P diag(λ) "
          "Pᵀ      W_K = P diag(μ) Pᵀ", f"λ = {vec(LAMBDA, 0)}      μ = {vec(MU, 0)}",
@@ -93,8 +92,7 @@ def solve_orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
     W_Q, W_K = np.diag([3.0, 1, 0, 0]), np.diag([0.0, 0, 2, 5])
     scores, bound = inputs @ W_Q @ (inputs @ W_K).T, 1 / np.sqrt(d)
     a, b = P[:, 0]
-    say(f"The premise is examined with d = 2, and the repaired premise with d = {d} and n = {n} "
-        "inputs.")
+    say(f"The premise is tested with d = 2, the repaired premise with d = {d} and n = {n} inputs.")
     step("Look at the premise first. The d eigenvectors of W_K are an orthonormal basis. So the "
          "squared cosines between one eigenvector of W_Q and all of them add up to its squared "
          "length, 1.", "Σ_j (p_Q,i · p_K,j)² = ‖p_Q,i‖² = 1",

@@ -19,8 +19,7 @@ V = np.array([[1.0, 0.0], [2.0, -1.0]])
 TARGET = np.array([[4.0, -1.0], [-2.0, 2.0]])
 X = np.array([1.0, 0.0, -1.0])
 A = np.array([[[1, 0, 2], [0, 1, 0]], [[1, 1, 0], [0, 0, -1]]], float)     # H = A x
-EXAMPLE = (f"The sizes are n = {N}, m = {M}, p = {P}. O = H V, and L is the sum of squares of O − "
-           "target.")
+EXAMPLE = f"n = {N}, m = {M}, p = {P}. O = H V, and L is the sum of squares of O − target."
 RULE = ("The derivative of an array of shape s with respect to an array of shape t has one entry "
         "for each pair of their entries. Its shape is s followed by t.")
 
@@ -54,8 +53,7 @@ def claim_shape(check, claim, symbol, numeric, ours, answer, more=""):
           numeric.shape == ours.shape and np.allclose(numeric, ours, atol=1e-6))
     claim("", f"Dimensions of {symbol}.", "none", answer,
           judge(numeric.shape == ours.shape, "no answer given"),
-          f"n = {N}, m = {M}, p = {P}: finite differences give {format_shape(numeric.shape)} "
-          "numbers"
+          f"n = {N}, m = {M}, p = {P}: finite differences: {format_shape(numeric.shape)} numbers"
           + more)
 
 
@@ -97,9 +95,8 @@ def solve_shape_of_dO_dH(say, step, answer, check, claim):
          "for O and nm columns for H.", format_arrays({"V": V, "∂O/∂H as nm x nm": jacobian}))
     answer(f"∂O/∂H is n x m x n x m, or nm x nm as a matrix; here {format_shape((N, M, N, M))}.")
     claim_shape(check, claim, "dO/dH", derivative(lambda h: h @ V, H), jacobian.reshape(N, M, N, M),
-                "n x m x n x m (as a matrix, nm x nm)",
-                "; with O = H V at most n m^2 of them are not zero, because row i of O depends "
-                "only on row i of H")
+                "n x m x n x m (as a matrix, nm x nm)", "; with O = H V at most n m^2 of them are "
+                "not zero, because row i of O depends only on row i of H")
     wider = derivative(lambda h: h @ np.ones((M, 5)), H).shape
     claim("", "O and H have the same number of columns.", "n x m for both",
           "the number of classes k and the number of hidden units m may differ; then n x k x n x m",
@@ -158,16 +155,15 @@ def solve_missing_marks(say, step, answer, check, claim):
           "the sum of the rows of the table")
     claim("parts", "How many marks has each part?", f"printed for {sum(printed)} of the "
           f"{len(printed)} parts", ", ".join(left), judge(not all(printed), "no answer given"),
-          "the question's marks minus the printed marks of its parts; how the remaining marks of "
-          "Q4 are shared is open")
+          "the question's marks minus the printed marks; it is open how the parts of Q4 share "
+          "theirs")
 
 
 W_1, b_1 = np.array([[1.0, 0, 1, 0], [0, 1, 0, -1]]), np.array([0.0, -1])
 W_2, b_2 = np.array([[1.0, 0], [0, 1], [1, 1], [0, 2]]), np.array([0.0, 0, 1, 0])
 W_3, b_3, PAIR = np.eye(2), np.zeros(2), np.array([1.0, 2, 1, 3])
 GIVEN = format_arrays({"W₁": W_1, "b₁": b_1, "W₂": W_2, "b₂": b_2, "x": PAIR})
-WORDS = ("There are two word vectors of width D_x = 2, x₁ = (1, 2) and x₂ = (1, 3), and a code of "
-         "D_p = 2 units.")
+WORDS = "Two words have D_x = 2, x₁ = (1, 2) and x₂ = (1, 3), and the code has D_p = 2 units."
 SAME = "Finite differences of J₁ give the same numbers."
 
 h = W_1 @ PAIR + b_1

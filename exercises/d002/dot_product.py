@@ -136,10 +136,10 @@ def solve_scale_for_linear_growth(say, step, answer, check, claim):
     say(f"Every coordinate has the mean μᵢ = {m}, and d = {listed}.")
     step("Take the same mean for every coordinate, so that only d changes.", "μᵢ = m   →   E[q·k] "
          "= μ·μ = d m²", f"m = {m}:  E = {', '.join(map(str, means))} at d = {listed}")
-    step("Divide by s, and see how the mean grows if d becomes four times as large.", "E[q·k/s] = "
-         "d m²/s", format_table(("d", "d m²", "s = √d", "s = 1", "s = d"),
-                                [(d, mean, int(root), mean, mean // d)
-                                 for d, mean, root in zip(widths, means, by_root, strict=True)]))
+    step("Divide by s, and see how the mean grows if d becomes four times as large.",
+         "E[q·k/s] = d m²/s", format_table(("d", "d m²", "s = √d", "s = 1", "s = d"),
+[(d, mean, int(root), mean, mean // d)
+for d, mean, root in zip(widths, means, by_root, strict=True)]))
     step("With linear growth, four times d gives four times the mean. This needs a constant s.",
          "d m²/s = c d   ⟺   s = m²/c;   in general s = μ·μ/(c d)",
          f"s = 1: {means[1]}/{means[0]} = {means[1] // means[0]};   s = √d: "
@@ -148,8 +148,7 @@ def solve_scale_for_linear_growth(say, step, answer, check, claim):
          "the standard deviation of q·k/√d is σ² for all d.", "Var(q·k/√d) = d σ⁴/d = σ⁴",
          f"σ = 1: {', '.join(f'{s:.0f}' for s in variances)} at d = {listed}")
     answer("The mean grows linearly if s does not depend on d, for example if s = 1. With s = √d, "
-           "the mean grows as √d. This choice keeps the standard deviation constant, but not the "
-           "mean.")
+           "the mean grows as √d. This keeps the standard deviation constant, but not the mean.")
     check("The mean of 200,000 samples at d = 16 is within 1 % of the table's.",
           abs(sample_dot_products(*np.full((2, 16), m)).mean() / means[1] - 1) < 0.01)
     plain, root = (growth_exponent([d * m * m / s(d) for d in (64, 256)])
@@ -190,8 +189,8 @@ def solve_variance_without_scale(say, step, answer, check, claim):
                                                                                        "A₁)"),
                       rows))
     step("The larger weight goes to 1, and its derivative goes to 0. Every gradient of q and k is "
-         "multiplied by this derivative, so the softmax saturates. Divided by √d, the gap is √2 "
-         "for every d.")
+         "multiplied by this derivative, so the softmax saturates. Divided by √d, the gap is "
+         "always √2.")
     answer("The variance grows linearly with d. The softmax puts all weight on one key, and the "
            f"gradients through it vanish (derivative {rows[-1][4]} at d = {widths[-1]}). They do "
            "not explode.")

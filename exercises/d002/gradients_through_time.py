@@ -165,9 +165,8 @@ def solve_effects_of_explosion(say, step, answer, check, claim):
           "only the gradient always grows exponentially, with the number of time steps")
     claim("exploding", "a rapidly rising loss under exploding gradients is a saturation of the "
           "loss", "called loss function saturation", "it is a rising loss; saturated means that "
-          "the gradient is near 0", judge(max(slopes) < 0.1, if_false="slip"),
-          f"cross-entropy losses {vec(losses, 2)} have derivatives {vec(slopes, 2)}, so the loss "
-          "does not saturate")
+          "the gradient is near 0", judge(max(slopes) < 0.1, if_false="slip"), "cross-entropy "
+          f"{vec(losses, 2)} has derivatives {vec(slopes, 2)}, so it does not saturate")
 
 
 def cosine(a, b):
@@ -226,8 +225,8 @@ def solve_remedies(say, step, answer, check, claim):
          f"ratio {large / small:.3f} = {4 / 0.5:.3f}")
     answer("Clipping helps only against explosion. A gate helps if f is near 1 (f⁵⁰ = "
            f"{gates[-1]**50:.2f} at {gates[-1]}, {gates[0]**50:.0e} at {gates[0]}). Xavier "
-           "initialisation starts with a factor near 1. Batch normalisation removes the effect of "
-           "the size of W.")
+           "initialisation starts near a factor of 1. Batch normalisation removes the effect of "
+           "W's size.")
     check("The clipped gradient has length 1 and the direction of g.",
           math.isclose(np.linalg.norm(scaled), 1) and cosine(g, scaled) > 1 - 1e-12)
     long, length, short, same = map(np.linalg.norm, (g, scaled, tiny, kept))

@@ -111,8 +111,7 @@ def solve_update_near_1_and_reset_near_0(say, step, answer, check, claim):
          f"tanh(1 · {x} + 0 · 2 · {start}) = tanh({x}) = {math.tanh(x):.4f}")
     step("zₜ = 1 removes the past from the update as well.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ = ĥₜ",
          f"hₜ = 0 · {start} + 1 · {math.tanh(x):.4f} = {math.tanh(x):.4f}")
-    step("Near these values, a little of the past remains. Compare the new states from two "
-         "opposite past states.",
+    step("Near these values, a little of the past remains. Compare two opposite past states.",
          format_table(("zₜ", "rₜ", f"hₜ from {start}", f"hₜ from −{start}", "difference"), rows))
     step("Compute the effect of the past as a derivative.", "∂hₜ/∂hₜ₋₁ = (1 − zₜ) + zₜ (1 − ĥₜ²) "
          "rₜ U", f"zₜ = {z}, rₜ = {r}: {1 - z:.2f} + {z} · {bend:.3f} · {r} · 2 = {slope:.4f}")

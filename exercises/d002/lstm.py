@@ -99,8 +99,8 @@ def solve_gradient_of_W_g(say, step, answer, check, claim):
         "h₀ = C₀ = 0, and J = h₂.")
     step("Compute the forward pass.", "i = f = o = σ(x + h),  C̃ = tanh(W_g x + h),  C ← f C + i "
          "C̃,  h ← o tanh(C)", format_table(("t", "x", "i = f = o", "C̃", "C", "h"),
-                                            [(t, f"{s['x']:.1f}", s["gate"], s["g"], s["C"], s["h"])
-                                             for t, s in enumerate(steps, 1)]))
+[(t, f"{s['x']:.1f}", s["gate"], s["g"], s["C"], s["h"])
+for t, s in enumerate(steps, 1)]))
     step("Define the symbols. A direct derivative holds all earlier values fixed. W_g has a direct "
          "effect only through C̃.", "∂C̃ₜ/∂W_g = (1 − C̃²) xₜ,   direct part of ∂Cₜ/∂W_g = i "
          "∂C̃ₜ/∂W_g", f"t = 1: {one['dC_dW']:.3f};   t = 2: {two['dC_dW']:.3f}")
@@ -159,8 +159,7 @@ def solve_gradient_of_W_g(say, step, answer, check, claim):
           "added", judge(error[bracket] < 1e-9, if_false="under-specified"),
           f"{example}error when unrolled as printed: {percent[bracket]}")
     claim("", "dJ/dW_g = sum_t dJ/dh_t dh_t/dW_g", "sum over t of dJ/dh_t dh_t/dW_g",
-          "with dJ/dh_t direct and dh_t/dW_g total; if both are total, every later step is counted "
-          "again",
+          "with dJ/dh_t direct and dh_t/dW_g total; if both are total, later steps count twice",
           judge(error["dJ/dh_t total, later steps included"] < 1e-9, if_false="under-specified"),
           f"{example}error with both total: {percent['dJ/dh_t total, later steps included']}")
     by_gate_alone = error["dh/dh at fixed C_t"]
@@ -230,8 +229,7 @@ def solve_zero_forget_gate(say, step, answer, check, claim):
     up, down = (step_without_input(step_without_input(0.5 + e, 0.7, f=0.0)[3], 0, f=0.0)[3]
                 for e in (1e-6, -1e-6))
     strong = sum(gradient_through_gates(0.0, U=8.0))
-    say("The example has one unit with W = U = 1, xₜ = 0, hₜ₋₁ = 0.5 and cₜ₋₁ = 0.7. fₜ is fixed "
-        "at 0.")
+    say("The example has one unit with W = U = 1, xₜ = 0, hₜ₋₁ = 0.5, cₜ₋₁ = 0.7 and fₜ = 0.")
     step("fₜ = 0 blocks the direct path through the memory cell.", "∂cₜ/∂cₜ₋₁ = fₜ = 0",
          f"0 · 0.7 of the old memory remains in cₜ = {c:.3f}")
     step("But iₜ, c̃ₜ and oₜ depend on hₜ₋₁, so the error flows back through them.", "∂hₜ/∂hₜ₋₁ = "
@@ -245,8 +243,7 @@ def solve_zero_forget_gate(say, step, answer, check, claim):
     step("A small fₜ does not always make the error vanish. It depends on U.",
          "hₜ₋₁ near 0:  iₜ = oₜ = 1/2,  ∂hₜ/∂hₜ₋₁ = U/4",
          f"U = 1: {sum(gradient_through_gates(0.0)):.3f};  U = 8: {strong:.3f}, so the error grows")
-    answer(f"False: for fₜ = 0, ∂hₜ/∂hₜ₋₁ = {total:.3f} ≠ 0, because of the paths through iₜ, c̃ₜ "
-           "and oₜ.")
+    answer(f"False: for fₜ = 0, ∂hₜ/∂hₜ₋₁ = {total:.3f} ≠ 0, because of iₜ, c̃ₜ and oₜ.")
     check("A finite difference of hₜ₊₁ agrees with the product of two steps.",
           abs((up - down) / 2e-6 - after * total) < 1e-8)
     claim("", "f = 0 keeps the error from earlier steps", "False", "false: f = 0 blocks only the "

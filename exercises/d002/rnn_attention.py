@@ -122,8 +122,7 @@ def solve_attention_as_matrices(say, step, answer, check, claim):
     scores = Q @ K.T
     A = softmax(scores)
     Y = A @ V
-    say("There are three queries, and two keys with values. The scores are logarithms, so that e^S "
-        "has integer entries.")
+    say("There are three queries, and two keys with values. The scores are logarithms of integers.")
     step("Write one vector in each row: n queries, t keys, t values.",
          "Q (n, d),   K (t, d),   V (t, e)", format_arrays({"Q": Q, "K": K, "V": V}))
     step("The entry in row i and column j of Q Kᵀ is the score of query i and key j.",

@@ -94,20 +94,18 @@ def solve_stopping_rule(say, step, answer, check, claim):
          "score.", "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
     step(f"Try the rule on a tree with width 2: {SHOWN}. If no continuation is given, </s> "
          "follows.", format_table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
-                         (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
-                          format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
-                         for n, (_, kept, b) in enumerate(steps, 1)]))
-    step("When the search stops, one hypothesis is still incomplete. Its descendants are not "
-         "better.",
+(str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
+format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
+for n, (_, kept, b) in enumerate(steps, 1)]))
+    step("When the search stops, one hypothesis is incomplete. Its descendants are not better.",
          f"incomplete at t = {t}: {live:.2f}; its best descendant: {later:.2f} ≤ {best:.2f}")
     step("The proof does not show that no other sequence is better. Pruned hypotheses have no "
-         "descendants in later beams, so the result is only the best that this beam search can "
-         "find.")
+         "descendants in later beams, so the result is only the best of this beam search.")
     answer("Scores never increase along a path, so s(later) ≤ s¹ ≤ best_(≤t) for all descendants "
            f"of B_t. Here the search may stop at t = {t} with {best:.2f}.")
     check("npdl's beam search stops at this step. Without the rule, it finds the same best "
           "hypothesis.", len(found.steps) == t and found.best.tokens == full.best.tokens
-                         and math.isclose(math.exp(found.best.log_prob), best))
+and math.isclose(math.exp(found.best.log_prob), best))
     runs = {width: [(search_tree(tree, width), search_tree(tree, width, stop=False))
                     for tree in TREES]
             for width in (1, 2, 4)}
@@ -186,8 +184,7 @@ def solve_search_definitions(say, step, answer, check, claim):
     check("npdl's beam search of widths 1 and 2 finds the same hypotheses.",
           math.isclose(math.exp(search_tree(TREE, 1).best.log_prob), by_greedy)
           and math.isclose(math.exp(search_tree(TREE, 2).best.log_prob), best))
-    check("All sequences together have the probability 1, and npdl's exhaustive search finds the "
-          "same best sequence.",
+    check("All sequences together have probability 1, and npdl's exhaustive search agrees.",
           math.isclose(sum(p for _, p in done), 1)
           and math.isclose(math.exp(find_most_probable(TREE).log_prob), done[0][1]))
     kept = [step.kept for tree in TREES for step in search_tree(tree, 4, stop=False).steps[:-1]]

@@ -113,8 +113,8 @@ f"{float(e @ sent[:, d])}" for d in (0, 1)))
     claim("premise", "(22) has one reading", "W (h_1)^T + max{Agg, 0}, W = [1, 1]",
           f"h_1' = {new} if max is elementwise and W h_1^T is one number; {float(largest)} if max "
           f"is the largest of all entries and 0; {by_entry} if W is a weight for each entry",
-          judge(new == by_entry, if_false="under-specified"), "only in the second reading both "
-          "terms have the same shape, 1 x 1; true for the first, the usual ReLU")
+          judge(new == by_entry, if_false="under-specified"), "in the second reading, both terms "
+          "have the same shape, 1 x 1; true for the first reading, with the usual ReLU")
 
 
 @question("003.6c", "The edges of a complete graph")
@@ -128,15 +128,14 @@ def solve_edge_count(say, step, answer, check, claim):
     step("Add up the rows.", "n (n − 1)", f"{n} · {n - 1} = {len(pairs)}")
     step("If each word also has an edge to itself, as in attention, add n edges.",
          "n (n − 1) + n = n²", f"{len(pairs)} + {n} = {len(loops)}")
-    answer(f"The graph has {len(pairs)} directed edges, or {len(loops)} with an edge from each "
-           "word to itself.")
+    answer(f"There are {len(pairs)} directed edges, or {len(loops)} with an edge from each word to "
+           "itself.")
     check("A list of all edges has n (n − 1) and n² entries.",
           (len(pairs), len(loops)) == (n * (n - 1), n * n))
     claim("", "edges of the complete graph of 'I eat red apples'", "none printed", f"{len(pairs)}: "
           f"from each of 4 tokens to the 3 others; {len(loops)} if each token also has an edge to "
           "itself, as in (18)", judge((len(pairs), len(loops)) == (12, 16), "convention"),
-          f"enumerated: {len(pairs)} ordered pairs of different tokens, {len(loops)} ordered pairs "
-          "of any tokens")
+          f"enumerated: {len(pairs)} ordered pairs of different tokens, {len(loops)} of any tokens")
 
 
 H = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])

@@ -181,8 +181,7 @@ def solve_parity_lstm(say, step, answer, check, claim):
         h, C = step_lstm(DESIGN, h, C, x)
         rows.append((*before, *inside, C, h))
     after = {0: "keep", 1: "add 1", -1: "subtract 1"}
-    say("The LSTM has one unit. σ(z) is 1 for z > 0, else 0. tanh(z) is the sign of z. h₀ = C₀ = "
-        "0.")
+    say("The LSTM has one unit. σ(z) is 1 if z > 0, else 0. tanh(z) is z's sign. h₀ = C₀ = 0.")
     step("Describe the memory. Cₜ₋₁ is the parity so far, 0 or 1. xₜ = 0 keeps it, and xₜ = 1 "
          "flips it.", "Cₜ = Cₜ₋₁ xor xₜ",
          format_table(("Cₜ₋₁", "xₜ", "Cₜ", "change"),
@@ -201,8 +200,7 @@ def solve_parity_lstm(say, step, answer, check, claim):
     step("Run the LSTM on the bits 1 0 1 1, from hₜ₋₁ = Cₜ₋₁ = 0.",
          format_table(("t", "xₜ", "hₜ₋₁", "Cₜ₋₁", "fₜ", "iₜ", "C̃ₜ", "oₜ", "Cₜ", "hₜ"), rows))
     step("Prove it for every string by induction. If hₜ₋₁ = Cₜ₋₁ is the parity before a bit, the "
-         "table of step 1 gives hₜ = Cₜ, the parity after it. At the start both are 0, the parity "
-         "of no bits.")
+         "table of step 1 gives hₜ = Cₜ, the parity after it. At the start both are 0.")
     answer(f"{format_weights(DESIGN, '; ')}. After the bits 1 0 1 1, Cₜ = {C}.")
     check("Cₜ = hₜ = Cₜ₋₁ xor xₜ in all four cases.", is_parity_design(DESIGN))
     for name, design in DESIGNS.items():

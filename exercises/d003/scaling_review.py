@@ -77,8 +77,7 @@ def solve_paper_review(say, step, answer, check, claim):
     searched = [grid[scaling_law_loss(grid, C / (6 * grid), fit).argmin()] for fit in fits]
     wanted, again = ratios = [C / 6 / N**2 for N in best]
     losses = [scaling_law_loss(*pair, fit) for fit in fits for pair in (OLD, NEW)]
-    say("The document does not print the link. We review arXiv:2203.15556, with the numbers of its "
-        "fitted law.")
+    say("The document does not print the link. We review arXiv:2203.15556 and its fitted law.")
     step("The paper trains over 400 language models and describes their losses by one law. The law "
          "is the sum of a floor, a term that decreases with the parameters N, and a term that "
          "decreases with the tokens D. For a given compute, N and D should grow at about the same "
@@ -137,8 +136,8 @@ def solve_paper_takeaway(say, step, answer, check, claim):
          f"{FLOOR:.4f} + {excess[1]:.5f} · 10^(−{right:.3f}) = {floored:.4f};   true: "
          f"{losses[2]:.4f}")
     answer(f"The extrapolation gives {pure:.4f} without a floor and {floored:.4f} with it, and the "
-           f"true value is {losses[2]:.4f}. So ask which form was fitted, and whether the fit can "
-           "be repeated.")
+           f"true value is {losses[2]:.4f}. So ask which form was fitted, and if the fit can be "
+           "repeated.")
     check("With the floor, the error is at least 100 times smaller.",
           100 * abs(floored - losses[2]) < abs(pure - losses[2]))
     check("The law's best sizes for ten times the compute have the same ratio.",

@@ -127,8 +127,8 @@ def solve_attention_params(say, step, answer, check, claim, heads=2, width=3):
     step("The number of heads alone does not change the count, because the softmax and the mask "
          "have no parameters.", f"1 head of {d}: {count_attention_params(1, d)},   {heads} heads "
          f"of {width}: {count_attention_params(heads, width)}")
-    answer("P = 4 (d² + d) with d = num_heads · head_size, and 4 d² without biases. Here these are "
-           f"{total} and {weights}.")
+    answer(f"P = 4 (d² + d) with d = num_heads · head_size, and 4 d² without biases, here {total} "
+           f"and {weights}.")
     check("npdl's attention layer has the same number of parameters.",
           MultiHeadAttention(d, heads).count_params() == total
           and MultiHeadAttention(d, heads, bias=False).count_params() == weights)
@@ -143,8 +143,8 @@ def solve_attention_params(say, step, answer, check, claim, heads=2, width=3):
     counted = {MultiHeadAttention(128, h).count_params() for h in (1, 2, 4, 8)}
     claim("heads", "The count depends on num_heads and head_size only through their product.",
           "d_model = num_heads x head_size",
-          f"the same {len(counted)} count for 1, 2, 4, 8 heads of total width 128: "
-          f"{min(counted):,}", judge(counted == {count_attention_params(1, 128)}),
+          f"number of distinct counts for 1, 2, 4, 8 heads of total width 128: {len(counted)}, "
+          f"namely {min(counted):,}", judge(counted == {count_attention_params(1, 128)}),
           "counted in npdl's modules; the number of heads alone adds no parameters")
 
 
@@ -202,8 +202,7 @@ def solve_scaling_plot_params(say, step, answer, check, claim, V=36):
             for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
     formula = {"LSTM": [count_lstm_params(d, d, L) + (d + 1) * V for L, d in shapes],
                "GPT": [count_decoder_params(d, 4, L) + 4 * d * L + (d + 1) * V for L, d in shapes]}
-    answer(f"For L = 2 and d = 128, the LSTM has P = {P['LSTM']:,} and the GPT has P = "
-           f"{P['GPT']:,}.")
+    answer(f"For L = 2 and d = 128, P is {P['LSTM']:,} (LSTM) and {P['GPT']:,} (GPT).")
     check("The formulas of 1.3 and 2.10, with LayerNorms and classifier, give all 18 counts.",
           grid == formula)
     printed = sum(printed_lstm_counts(V, 128, 128, 2).values()), count_decoder_params(128, 4, 2)
@@ -289,8 +288,8 @@ def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
             for table in (ours, usual)]
     claim("unique", "Every position gets a vector of its own.", "unique for each position",
           f"smallest distance between two of 128 positions, d = {D}: {gaps[0]:.3f} with k/d, "
-          f"{gaps[1]:.3f} with 2k/d", judge(min(gaps) > 1e-6), "even sin(pos) and cos(pos) of k = "
-          "0 never repeat, because their period 2 pi is irrational")
+          f"{gaps[1]:.3f} with 2k/d", judge(min(gaps) > 1e-6), "even the pair sin(pos), cos(pos) "
+          "of k = 0 never repeats, because its period 2 pi is irrational")
     worst = 0.0
     for table, exponent in ((ours, 1), (usual, 2)):
         for n in (1, 7, 100):
@@ -373,11 +372,9 @@ def solve_gpt_forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, 
          "post: y = LN(x + f(x))      pre: y = x + f(LN(x))", "the same branch output f = "
          f"{vec(branch, 0)} is added to x = {vec(x, 0)}:", f"post {vec(post)}, pre {vec(pre, 0)}")
     step("Return the logits without a softmax, because the loss computes the log-softmax.")
-    answer(f"The shapes are {shapes[0]} for the logits, {shapes[1]} for hidden_states and "
-           f"{shapes[2]} for attentions, with B = {B}, S = {S}, V = {V}, L = {L}, {heads} heads, d "
-           f"= {d}.")
-    say("In npdl, this is GPT.forward in npdl/models/gpt.py. experiments/train_gpt.py trains this "
-        "model.")
+    answer(f"The shapes are {shapes[0]} (logits), {shapes[1]} (hidden_states) and {shapes[2]} "
+           f"(attentions), with B = {B}, S = {S}, V = {V}, L = {L}, {heads} heads, d = {d}.")
+    say("In npdl, this is GPT.forward in npdl/models/gpt.py, trained by experiments/train_gpt.py.")
     check("npdl's GPT returns these shapes.", tuple(a.shape for a in outputs) == shapes)
     logits, cache = GPT(36, 8, 3, 2).forward(np.zeros((2, 6), int))
     for part, says, said, array, shape in (
@@ -396,5 +393,5 @@ def solve_gpt_forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, 
           "after each sum (post-norm, npdl's default) or before each branch (pre-norm, with one "
           "more at the end)", judge(gap < 1e-9, if_false="under-specified"),
           f"an example with the weights of seed 0: the logits differ by up to {gap:.2f}; pre-norm "
-          f"has {pre.count_params() - post.count_params()} more parameters; the figure of the "
-          "document settles it")
+          f"has {pre.count_params() - post.count_params()} more parameters; the document's figure "
+          "settles it")

@@ -130,8 +130,7 @@ def solve_causal_mask(say, step, answer, check, claim):
     A, free = masked_softmax(scores, M), masked_softmax(scores, np.ones((3, 3)))
     leak = masked_softmax(scores, M, 0.0)[0, 1:].sum()
     row = POWERS[1, :2]
-    say(f"The example has S = 3. In row 2, e^s is {vec(POWERS[1], 0)}, so s₂ = (0, ln 3, ln 5) = "
-        f"{vec(scores[1])}.")
+    say(f"S = 3. In row 2, e^s is {vec(POWERS[1], 0)}, so s₂ = (0, ln 3, ln 5) = {vec(scores[1])}.")
     step("Compute the scores of every token with every token, divided by the square root of the "
          "key's width.", "s = q kᵀ/√d", "the entries are logarithms of integers, for calculation "
          "by hand", format_arrays({"s": scores, "eˢ": POWERS}))
@@ -276,8 +275,7 @@ def solve_weighted_values(say, step, answer, check, claim):
     V, A_1, A_2 = X * [1.0, 10.0], head_attention_weights(X[:, 0]), head_attention_weights(X[:, 1])
     h_1, h_2 = A_1 @ V[:, 0], A_2 @ V[:, 1]
     joined = np.stack([h_1, h_2], 1)
-    say("The example has S = 3 tokens, two heads of width 1 and a causal mask. q = ln 2 · x and k "
-        "= x.")
+    say("There are S = 3 tokens, two heads of width 1 and a causal mask. q = ln 2 · x, k = x.")
     step("Each head has its own weights, with a row for each token. The weights above the diagonal "
          "are 0.", "Aᵢ = softmax(qᵢ kᵢᵀ/√d)", format_arrays({"A₁": A_1, "A₂": A_2}))
     step("Each head computes weighted sums of its own values.", "hᵢ = Aᵢ vᵢ",

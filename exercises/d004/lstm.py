@@ -148,8 +148,7 @@ def solve_stacked_lstm(say, step, answer, check, claim):
             for number, columns in ((1, (INPUTS, h_1, c_1)), (2, (h_1, h_2, c_2)))
             for t, (x, h, c) in enumerate(zip(*columns, strict=True), 1)]
     final_h, final_c = vec((h_1[-1], h_2[-1])), vec((c_1[-1], c_2[-1]))
-    say("The example has L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, and x = "
-        f"{vec(INPUTS, 1)}.")
+    say(f"L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, x = {vec(INPUTS, 1)}.")
     step("Start every layer with zero states.", "h₀⁽ˡ⁾ = c₀⁽ˡ⁾ = 0,   shape (B, d_h)")
     step("Layer 1 reads the sequence step by step. Layer 2 reads the h of layer 1 at the same "
          "step.", "hₜ⁽ˡ⁾, cₜ⁽ˡ⁾ = cell⁽ˡ⁾(hₜ⁽ˡ⁻¹⁾, (hₜ₋₁⁽ˡ⁾, cₜ₋₁⁽ˡ⁾)),   hₜ⁽⁰⁾ = xₜ", "layer 1, t "
@@ -240,8 +239,8 @@ def solve_lstm_language_model(say, step, answer, check, claim):
     answer("The model returns logits = classifier(LSTM(embedding(x))) and the final h and c. After "
            f"the tokens {vec(IDS)}, the most probable next token is {P[-1].argmax()} "
            f"({P[-1].max():.3f}).")
-    say("In npdl, this is LSTMLM.forward in npdl/models/lstm_lm.py. experiments/train_lstm.py "
-        "trains this model.")
+    say("In npdl, this is LSTMLM.forward in npdl/models/lstm_lm.py, trained by "
+        "experiments/train_lstm.py.")
     own = set_all_params(LSTMLM(3, 1, 1, 1, dtype="float64"), embedding_W=np.array(TABLE)[:, None],
                classifier_W=READOUT[None])
     check("npdl's LSTMLM with these parameters gives the same logits.",

@@ -144,8 +144,7 @@ def solve_masked_loss(say, step, answer, check, claim):
     right = [hits[0] * hits[1], hits[2]]
     a, b, c = (f"{value:.3f}" for value in tokens)
     mean, by_token, accuracy = sum(each) / 2, sum(tokens) / 3, sum(right) / 2
-    say("There are B = 2 samples, S = 3 positions and V = 3 tokens. The logits are logarithms of "
-        "integers.")
+    say("B = 2 samples, S = 3 positions, V = 3 tokens. The logits are logarithms of integers.")
     step("For every unmasked position, compute the probability of the target, and its negative "
          "logarithm. Leave out all other positions.",
          "P̂_k = e^(ŷ_k) / Σ e^(ŷ),   loss of a token = −log P̂_target",
@@ -161,8 +160,8 @@ def solve_masked_loss(say, step, answer, check, claim):
     step("Compute the accuracy. A sample is right only if every unmasked target is the arg max.",
          "A = (1/B) Σᵢ Πⱼ 1(target = arg max)", f"sample 1: {hits[0]} · {hits[1]} = {right[0]}, "
          f"sample 2: {right[1]};   A = ({right[0]} + {right[1]})/2 = {accuracy}")
-    step("Compare the reductions. none returns one number for each sample, sum adds these numbers, "
-         "and mean divides the sum by B.",
+    step("Compare the reductions. 'none' returns one number for each sample, 'sum' adds these "
+         "numbers, and 'mean' divides the sum by B.",
          f"none {vec(each)},   sum {sum(each):.3f},   mean {mean:.3f}")
     answer(f"L = {mean:.3f} if the mean is over samples ({by_token:.3f} over tokens). A = "
            f"{accuracy}.")

@@ -35,8 +35,8 @@ def std_of_two(a, b, divisor=2):
 def find_pairs(mean, std, candidates, divisor=2):
     """Return the pairs a ≤ b of `candidates` with this mean and deviation to four decimals."""
     half, gap = 0.5e-4 * (1 + 1e-9), std * math.sqrt(2 * divisor)
-    low, high = ([value for value in candidates if abs(value - wanted) <= 4 * half]
-                 for wanted in (mean - gap / 2, mean + gap / 2))
+    low, high = ([value for value in candidates if abs(value - target) <= 4 * half]
+                 for target in (mean - gap / 2, mean + gap / 2))
     return [(a, b) for a in low for b in high
             if a <= b and abs((a + b) / 2 - mean) <= half
             and abs(std_of_two(a, b, divisor) - std) <= half]
@@ -135,8 +135,7 @@ def solve_two_seed_tables(say, step, answer, check, claim):
                          + " or ".join(f"{std:g}" for std in stds))
     claim("delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
           "delays without a deviation", "; ".join(shown), judge(len(shown) == 4, "no answer given"),
-          "from the steps of the seeds above; the two values are for the two ways to pair the "
-          "seeds")
+          "from the seeds' steps above; the two values are for the two ways to pair the seeds")
     said = "for a model that generalises, the delay between memorising and generalising"
     for name, ours, more in (
             ("A", "it is, up to the interval between evaluations: from the best training accuracy "
@@ -293,26 +292,24 @@ def add_question(number, title, task, claim_fields=None):
     question(f"004.4.{number}", title)(work)
 
 
-add_question(1, "The default recipe: losses and accuracies during training",
-            "Plot losses and accuracies of an LSTM and a GPT during training with the default "
-            "recipe.")
+add_question(1, "The default recipe: losses and accuracies during training", "Plot losses and "
+             "accuracies of an LSTM and a GPT during training with the default recipe.")
 add_question(3, "Scaling the data: the fraction used for training",
             "Vary the fraction of the equations that is used for training.")
 add_question(4, "Training on sums of two and of three operands together",
             "Train on sums of two and of three operands together.")
 add_question(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
-            ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
-             f"d is the width, {', '.join(map(str, WIDTHS))}; the batch size B is {B} in all runs",
-             judge(B in WIDTHS, if_false="slip"),
-             "the settings of the question; the captions of Figures 14, 17, 19 and 21 have the "
-             "same slip"))
+             ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
+              f"d is the width, {', '.join(map(str, WIDTHS))}; the batch size B is {B} in all runs",
+              judge(B in WIDTHS, if_false="slip"),
+              "the settings of the question; the captions of Figures 14, 17, 19 and 21 have it "
+              "too"))
 add_question(6, "Scaling compute: batch size and budget",
             "Vary the batch size and the number of steps.")
 add_question(7, "Weight decay, and the norm of the parameters",
-            "Vary the weight decay, and follow the norm of the parameters.",
-            ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
-             f"the question has only {', '.join(f'{decay:g}' for decay in DECAYS)}",
-             judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; it should be "
-                                                    "0.75"))
+             "Vary the weight decay, and follow the norm of the parameters.",
+             ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
+              f"the question has only {', '.join(f'{decay:g}' for decay in DECAYS)}",
+              judge(0.7 in DECAYS, if_false="slip"), "the question's settings; it should be 0.75"))
 add_question(8, "Attention maps of a model that generalised",
             "Draw the attention maps of a trained GPT, and describe them.")
