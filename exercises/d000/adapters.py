@@ -41,8 +41,8 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
     bits, count = 3, len(WEIGHTS)
     codes, delta = quantize_exactly(WEIGHTS, bits)
     near, _ = quantize_exactly(WEIGHTS, bits, round)
-    back = [code * delta for code in codes]
-    errors = [value - again for value, again in zip(WEIGHTS, back, strict=True)]
+    decoded = [code * delta for code in codes]
+    errors = [value - estimate for value, estimate in zip(WEIGHTS, decoded, strict=True)]
     top = 2 ** (bits - 1) - 1
     numbers = np.linspace(-1, 1, 4001)
     ratio = rms_error_percent(numbers, "floor") / rms_error_percent(numbers, "nearest")
@@ -55,7 +55,7 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
          "quant(W) = ⌊W / Δ⌋      dequant = Δ · quant(W)",
          format_table(("W", "W / Δ", "⌊W / Δ⌋", "dequant", "error", "round(W / Δ)"), [
              (float(w), str(w / delta), code, float(b), float(e), other)
-             for w, code, b, e, other in zip(WEIGHTS, codes, back, errors, near, strict=True)]))
+             for w, code, b, e, other in zip(WEIGHTS, codes, decoded, errors, near, strict=True)]))
     step("Compare the errors. The error of rounding down is between 0 and one step, always in the "
          "same direction. The error of rounding to the nearest is at most half a step in either "
          "direction.", "0 ≤ W − Δ⌊W/Δ⌋ < Δ      |W − Δ round(W/Δ)| ≤ Δ/2",
@@ -69,7 +69,8 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
            "nearest.")
     library = quantize(np.array(WEIGHTS, float), bits)
     check("npdl's quantize and dequantize give the same codes and numbers.",
-          library[0].tolist() == codes and np.allclose(dequantize(*library), np.array(back, float)))
+          library[0].tolist() == codes
+          and np.allclose(dequantize(*library), np.array(decoded, float)))
     check("On 4001 evenly spaced numbers, rounding down has twice the error, to within 10 %.",
           abs(ratio - 2) < 0.2)
     values = [Fraction(k, 1009) for k in range(-1009, 1010)]    # a prime: ties only at 0 and +-1
@@ -88,13 +89,13 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
           f"{errors.count(0)} of the {count} numbers above", judge(errors.count(0) == count),
           "in exact fractions, all errors lie between 0 and one step")
     W = np.random.default_rng(0).standard_normal((256, 256))
-    low, near, low_8, near_8 = (rms_error_percent(W, kind, bits) for bits in (4, 8)
+    low, nearest, low_8, near_8 = (rms_error_percent(W, kind, bits) for bits in (4, 8)
                                 for kind in ("floor", "nearest"))
     claim("", "Codes are rounded down.", "floor brackets", "RMS error relative to W, at m = 4: "
-          f"{low:.1f} % rounded down, {near:.1f} % rounded to the nearest; at m = 8: {low_8:.2f} % "
-          f"and {near_8:.2f} %", judge(low / near > 1.8, "convention"),
-          f"a 256 x 256 normal matrix, seed 0: {low / near:.2f} times the error; floor lowers "
-          "every entry by half a step on average")
+          f"{low:.1f} % rounded down, {nearest:.1f} % rounded to the nearest; at m = 8: "
+          f"{low_8:.2f} % and {near_8:.2f} %", judge(low / nearest > 1.8, "convention"),
+          f"a 256 x 256 normal matrix, seed 0: {low / nearest:.2f} times the error; floor "
+          "lowers every entry by half a step on average")
 
 
 W = np.array([[0.7, -0.25], [0.45, -0.55]])
@@ -237,8 +238,8 @@ def solve_effect_of_rank(say, step, answer, check, claim):
     noisy = left @ right.T + rng.standard_normal((16, 16))
     U, s, Vt = np.linalg.svd(noisy)
     fits = [(U[:, :r] * s[:r]) @ Vt[:r] for r in ranks]
-    train, test = (np.array([((fit - wanted) ** 2).mean() for fit in fits])
-                   for wanted in (noisy, left @ right.T))
+    train, test = (np.array([((fit - target) ** 2).mean() for fit in fits])
+                   for target in (noisy, left @ right.T))
     best = ranks[test.argmin()]
     params = [make_lora_linear(UPDATE, *np.zeros((2, 4, r))).count_params() for r in (1, 4)]
     d = 4096
@@ -271,9 +272,9 @@ def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
     codes, delta = quantize(W, 4)
     half = float(delta[0]) / 2
     updates = {"A Bᵀ": A @ B.T, "A Bᵀ / 10": A @ B.T / 10}
-    again = {name: quantize(dequantize(codes, delta) + update, 4, "nearest")
+    requantized = {name: quantize(dequantize(codes, delta) + update, 4, "nearest")
              for name, update in updates.items()}
-    lost = np.array_equal(again["A Bᵀ / 10"][0], codes)
+    lost = np.array_equal(requantized["A Bᵀ / 10"][0], codes)
 
     def format_codes(codes):
         return " ".join(str(int(code)) for code in codes.ravel())
@@ -296,8 +297,9 @@ def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
          "codes round((W + update) / Δ')", f"Δ = {2 * half:.3f}, half a step {half:.3f}",
          format_table(
              ("update", "its largest entry", "codes before", "step after", "codes after"),
-             [(name, float(np.abs(update).max()), format_codes(codes), float(again[name][1][0]),
-               format_codes(again[name][0])) for name, update in updates.items()]))
+             [(name, float(np.abs(update).max()), format_codes(codes), float(new[1][0]),
+               format_codes(new[0])) for (name, update), new in zip(
+                   updates.items(), requantized.values(), strict=True)]))
     answer("LoRA adds no multiplications after merging, and 2 d r per row without merging. QLoRA "
            "adds d² more per pass, which matters for few rows. But it reads 8 times less memory.")
     check("npdl's merged layers give the outputs of the layers with their adapters.",

@@ -283,7 +283,7 @@ def solve_birnn_graph(say, step, answer, check, claim):
 
     arrows, large = list_edges(T), list_edges(3)
     states = [(side, t) for side in "fb" for t in range(1, T + 1)]
-    drawn = {node: sorted(end for end in find_reachable(node, arrows) if end[0] == "y")
+    reachable = {node: sorted(end for end in find_reachable(node, arrows) if end[0] == "y")
              for node in states}
     nodes = {node for arrow in large for node in arrow[:2]}
     say(EXAMPLE[0])
@@ -299,17 +299,17 @@ def solve_birnn_graph(say, step, answer, check, claim):
              for kind in WEIGHTS]))
     step("Read the dependencies from the graph. The gradient of a state is a sum over all outputs "
          "that its arrows reach.", *(f"{node_name(node)} reaches {', '.join(map(node_name, ends))}"
-for node, ends in drawn.items()))
+for node, ends in reachable.items()))
     answer(f"The graph has {len(arrows)} arrows for T = 2 and {len(large)} for T = 3, one for each "
            "weight and step. No arrow connects h⁽ᶠ⁾ and h⁽ᵇ⁾.")
-    measured = {node: [("y", s + 1)
+    changed = {node: [("y", s + 1)
                        for s, slope in enumerate(state_derivative(*node, output_index=2))
                        if np.abs(slope).max() > 0] for node in states}
     check("A perturbation of a state changes exactly the outputs that its arrows reach.",
-          measured == drawn)
+          changed == reachable)
     claim("", "The graph for three steps, with both initial states, is to be completed.",
           "no drawing", f"{len(nodes)} nodes (x_1..x_3, f_0..f_3, b_1..b_4, y_1..y_3) and "
           f"{len(large)} arrows, {len(large) // len(WEIGHTS)} for each of W_f, U_f, V_f, W_b, U_b, "
-          "V_b; no arrow connects an f and a b", judge(measured == drawn, "no answer given"),
+          "V_b; no arrow connects an f and a b", judge(changed == reachable, "no answer given"),
           "T = 2: a perturbation of a state changes exactly the outputs that its arrows reach "
-          f"({sum(map(len, drawn.values()))} pairs); --figures draws the graph")
+          f"({sum(map(len, reachable.values()))} pairs); --figures draws the graph")

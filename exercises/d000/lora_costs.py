@@ -114,7 +114,7 @@ def solve_lora_costs(say, step, answer, check, claim):
                   for layer in make_linear_layers(SMALL, bits)[part])
               == total_cost(SMALL, part, bits) - (part == "MHA") * sums["MHA attention"]
               for part in PARTS for bits in (None, 4)))
-    for part, name, formula, wanted, evidence in (
+    for part, name, formula, expected, evidence in (
             ("FFN", "LFFN", "2dr", 2 * d * r, "counted in npdl's adapters"),
             ("MHA", "MHA", "6hdr", 6 * h * d * r, "counted in npdl's adapters; W_O has no adapter "
                                                   "in the formulas (an adapter would add "
@@ -123,7 +123,7 @@ def solve_lora_costs(say, step, answer, check, claim):
             number = count_trainable(make_linear_layers(SMALL, bits)[part])
             claim("", f"{name} with {method} has {formula} trainable parameters.", formula,
                   f"{number} = {formula} at d = {d}, r = {r}, h = {h}",
-                  judge(number == wanted), evidence)
+                  judge(number == expected), evidence)
     low, high = cost_ratio_range("FFN")
     other = d * r * d + n * d * d                                       # X (A Bᵀ)
     claim("", "The frozen product of LFFN takes O(n d^2).", "O(n d^2)",
@@ -163,8 +163,8 @@ def solve_lora_costs(say, step, answer, check, claim):
     (layer,) = packed["FFN"]
     weights, (y, _) = layer.base.weight(), layer.forward(np.ones((n, d), "float32"))
     added = count_multiplications(layer, n) - count_multiplications(plain["FFN"][0], n)
-    wanted = sums["MHA dequantization"]
-    percent = {n: 100 * wanted / total_cost(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
+    expected = sums["MHA dequantization"]
+    percent = {n: 100 * expected / total_cost(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
     claim("", "Dequantizing LFFN's matrix costs O(d^2).", "O(d^2)",
           f"{sums['FFN dequantization']:,} = d^2 multiplications",
           judge(sums["FFN dequantization"] == d * d == weights.size), f"counted at d = {d}")
@@ -176,9 +176,9 @@ def solve_lora_costs(say, step, answer, check, claim):
           f"dequantized weights: {weights.dtype}, outputs: {y.dtype}",
           judge(weights.dtype == y.dtype == np.float32), "npdl's QuantLinear in a LoRALinear")
     claim("", "Dequantization adds O(3 d^2) to MHA.", "3 d^2, for W_Q, W_K, W_V",
-          f"{wanted:,} = 4h d^2: three matrices for each of h heads, and W_O (dh x d)",
-          judge(wanted == 3 * d * d),
-          f"all pretrained matrices are quantized, also W_O; {wanted:,} instead of {3 * d * d:,}")
+          f"{expected:,} = 4h d^2: three matrices for each of h heads, and W_O (dh x d)",
+          judge(expected == 3 * d * d),
+          f"all pretrained matrices are quantized, also W_O; {expected:,} instead of {3 * d * d:,}")
     claim("", "Dequantization is a minor cost.", "minor",
           "relative to MHA's other multiplications: "
 + ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),

@@ -76,7 +76,7 @@ def solve_means_and_variances(say, step, answer, check, claim):
     for kind, (axes, _, shared, which, over) in KINDS.items():
         values, n = rows[kind], rows[kind].shape[1]
         means, variances = exact_moments(TENSOR, axes)
-        places = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
+        indices = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
         row = values[0].tolist()
         squares = " + ".join(f"({value} − {means[0]})²" for value in row[:2])
         step(f"{kind.capitalize()} normalisation averages {which}{over}. Compute the first group "
@@ -84,9 +84,9 @@ def solve_means_and_variances(say, step, answer, check, claim):
              "μ)²) / n", f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
              f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
              format_table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"), [
-                 (", ".join(str(i + 1) for i in place), " ".join(map(str, group)), *pair,
-                  *map(float, pair)) for place, group, *pair in zip(
-                      places, values, means, variances, strict=True)], 4))
+                 (", ".join(str(i + 1) for i in index), " ".join(map(str, group)), *pair,
+                  *map(float, pair)) for index, group, *pair in zip(
+                      indices, values, means, variances, strict=True)], 4))
     step("Layer normalisation has two meanings. By its definition it averages over all units of a "
          "sample, as above. In a transformer, the second index is time, and each position is "
          "normalised separately. Then the groups are those that are called instance above.",
@@ -119,8 +119,8 @@ def solve_means_and_variances(say, step, answer, check, claim):
                                                 exact_moments(TENSOR, axes),
                                                 exact_moments(misread, axes), strict=True):
             wrong = find_misprints(printed, values)
-            where = "; ".join(f"number {place}: {text} should be {value} = {float(value):.4f}"
-                              for place, text, value in wrong)
+            where = "; ".join(f"number {index}: {text} should be {value} = {float(value):.4f}"
+                              for index, text, value in wrong)
             if wrong and not find_misprints(printed, other):
                 where += "; all printed numbers are right if the row 5 2 3 is misread as 5 2 2"
             claim("", f"The {len(values)} printed {kind} {what} are what the printed code gives.",

@@ -142,19 +142,19 @@ def solve_shape_of_d2L_dH2(say, step, answer, check, claim):
 def solve_missing_marks(say, step, answer, check, claim):
     """Add up the marks of the four questions, and find the marks that are not printed."""
     total, parts = (4, 4, 6, 6), ((4,), (None, 1, 1, 1), (2, 2, None), (None, None, 1))
-    left = [f"Q{i}: {whole - sum(filter(None, row))} for part{'s' * (row.count(None) > 1)} "
+    missing = [f"Q{i}: {whole - sum(filter(None, row))} for part{'s' * (row.count(None) > 1)} "
             + " and ".join(str(part) for part, mark in enumerate(row, 1) if mark is None)
             for i, (whole, row) in enumerate(zip(total, parts, strict=True), 1) if None in row]
     printed = [mark is not None for row in parts for mark in row]
     answer(f"{' + '.join(map(str, total))} = {sum(total)}. The document does not print these "
-           f"marks: {', '.join(left)}.")
+           f"marks: {', '.join(missing)}.")
     check("No question has parts with more marks than the question.", all(
         whole >= sum(filter(None, row)) for whole, row in zip(total, parts, strict=True)))
     claim("", "The marks of the four questions add up to the total.", "20",
           f"{' + '.join(map(str, total))} = {sum(total)}", judge(sum(total) == 20),
           "the sum of the rows of the table")
     claim("parts", "How many marks has each part?", f"printed for {sum(printed)} of the "
-          f"{len(printed)} parts", ", ".join(left), judge(not all(printed), "no answer given"),
+          f"{len(printed)} parts", ", ".join(missing), judge(not all(printed), "no answer given"),
           "the question's marks minus the printed marks; it is open how the parts of Q4 share "
           "theirs")
 
@@ -221,7 +221,7 @@ def solve_gradient_of_code(say, step, answer, check, claim):
                    derivative(loss_J_1, p))
     matrix, logits, relu = np.array([[5, 0], [-3, 7]]), W_3 @ p + b_3, ReLU()
     value, _ = CrossEntropy().forward(logits[None], np.array([0]))
-    right, left = (abs(relu.forward(np.array([s]))[0][0] / s) for s in (1e-6, -1e-6))
+    from_right, from_left = (abs(relu.forward(np.array([s]))[0][0] / s) for s in (1e-6, -1e-6))
     ours = relu.backward(np.ones(1), relu.forward(np.zeros(1))[1])[0]
     claim("", "W_1 x = W_11 x_1 + W_12 x_2.", "as claimed", "as claimed",
           judge(np.allclose(W_1[:, :2] @ PAIR[:2] + W_1[:, 2:] @ PAIR[2:], W_1 @ PAIR, 0, 1e-12)),
@@ -238,10 +238,10 @@ def solve_gradient_of_code(say, step, answer, check, claim):
     claim("", "1{[[5, 0], [-3, 7]] > 0} = [[1, 0], [0, 1]].", "[[1, 0], [0, 1]]",
           str((matrix > 0).astype(int).tolist()), judge(np.array_equal(matrix > 0, np.eye(2))),
           "compared elementwise")
-    claim("", "The derivative of ReLU at 0 is 0.", "1{x > 0}: 0 at 0",
-          f"it does not exist: the one-sided derivatives are {right:g} on the right and {left:g} "
-          "on the left", judge(left <= ours <= right and left < right, "convention"),
-          f"any number from {left:g} to {right:g} is a subgradient; npdl takes {ours:g}")
+    claim("", "The derivative of ReLU at 0 is 0.", "1{x > 0}: 0 at 0", "it does not exist: the "
+          f"one-sided derivatives are {from_right:g} on the right and {from_left:g} on the left",
+          judge(from_left <= ours <= from_right and from_left < from_right, "convention"),
+          f"any number from {from_left:g} to {from_right:g} is a subgradient; npdl takes {ours:g}")
 
 
 @question("001.3.2", "An autoencoder's gradient before the ReLU")

@@ -30,8 +30,8 @@ def solve_dot_product_mean(say, step, answer, check, claim):
     """Derive the mean E[q·k] for random q and k in R^d, normal with mean μ and covariance σ² I."""
     squares, mixed, mean = MU**2, MU * NU, MU @ MU
     own = mean + D * SIGMA**2
-    sample, apart, square = (sample_dot_products(MU, nu) for nu in (MU, NU, None))
-    off = z_score(sample, mean)
+    sample, two_means, square = (sample_dot_products(MU, nu) for nu in (MU, NU, None))
+    standard_errors = z_score(sample, mean)
     say(f"d = {D}, μ = {vec(MU)}, σ = {SIGMA}.")
     step("Write the dot product as a sum. The mean of a sum is the sum of the means.",
          "E[q·k] = Σᵢ E[qᵢ kᵢ]")
@@ -46,9 +46,10 @@ def solve_dot_product_mean(say, step, answer, check, claim):
          "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²", f"{mean} + {D} · {SIGMA}² = {own}")
     answer(f"E[q·k] = μ·μ, here {mean}. It depends on neither σ nor d, except through μ.")
     check("The means of 200,000 samples are within 4 standard errors: with one mean, with two "
-          "means, and for k = q.", max(off, z_score(apart, MU @ NU), z_score(square, own)) < 4)
+          "means, and for k = q.",
+          max(standard_errors, z_score(two_means, MU @ NU), z_score(square, own)) < 4)
     claim("", "E[q.k] = mu.mu", "mu^T mu", f"{mean} for mu = {vec(MU)}, sigma = {SIGMA}",
-          judge(off < 4), f"mean of 200,000 samples (seed 0): {sample.mean():.2f}")
+          judge(standard_errors < 4), f"mean of 200,000 samples (seed 0): {sample.mean():.2f}")
     claim("premise", "q and k are two random vectors; nothing is said of their dependence",
           "the solution takes them as independent", "independence is needed: if k = q, the mean is "
           "mu.mu + d sigma^2, and the variance is 4 sigma^2 mu.mu + 2 d sigma^4, twice that of (b)",
@@ -58,7 +59,7 @@ def solve_dot_product_mean(say, step, answer, check, claim):
           "two matrices compute queries and keys, so they have two means mu and nu; then the mean "
           "is mu.nu, and the variance is sigma^2 (mu.mu + nu.nu) + d sigma^4",
           judge(MU @ NU != mean, "convention"),
-          f"nu = {vec(NU)}: mean {MU @ NU}, sampled {apart.mean():.2f}")
+          f"nu = {vec(NU)}: mean {MU @ NU}, sampled {two_means.mean():.2f}")
 
 
 @question("002.6b", "The variance of a dot product")

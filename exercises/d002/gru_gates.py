@@ -75,15 +75,16 @@ def solve_update_gate_near_0(say, step, answer, check, claim):
     check("No change is larger than 2 zₜ.",
           all(abs(h_next(z, a, b) - a) <= 2 * z + 1e-15 for z in gates
               for a in (-1, 0.3, 1) for b in (-1, 0.5, 1)))
-    left = [100 * (1 - z) ** 50 for z in gates]
+    remaining = [100 * (1 - z) ** 50 for z in gates]
     claim("", "with z near 0 the state hardly changes", "True",
           "true: |h' - h| = z |h^ - h|, which is at most 2 z if |h| <= 1",
           judge(all(abs(move) <= 2 * z for move, z in zip(moves, gates, strict=True))),
           f"changes {vec(moves, 4)} at z = {vec(gates, 'g')}")
     claim("", "with z near 0 the state is carried over long spans", "preserves long-term "
           "dependencies", "for T steps z must be well below 1/T, because (1 - z)^T of the state "
-          "remains", judge(left[1] < 1 < 90 < left[3], "under-specified"), "after 50 steps "
-          f"{left[1]:.2f} % remain at z = 0.1, {left[2]:.0f} % at 0.01, {left[3]:.0f} % at 0.001")
+          "remains", judge(remaining[1] < 1 < 90 < remaining[3], "under-specified"),
+          f"after 50 steps {remaining[1]:.2f} % remain at z = 0.1, {remaining[2]:.0f} % at 0.01, "
+          f"{remaining[3]:.0f} % at 0.001")
     low, high = (abs(h_next(z) - h) for z in (0.01, 0.99))
     claim("", "it is the update gate near 0, not near 1, that keeps the state",
           "h' = (1 - z) h + z h^", "as printed, z near 0 keeps the state; many libraries compute z "

@@ -340,7 +340,7 @@ def solve_gradient_survival(say, step, answer, check, claim):
     f, through_h = two["gate"], two["dC_dh"] * one["dh_dC"]
     above, below = (run_npdl_cell(ONES, (one["h"], one["C"] + move), [0.5])
                     for move in (1e-6, -1e-6))
-    slope_C, left = (above[1] - below[1]) / 2e-6, [f**T for f in gates]
+    slope_C, remaining = (above[1] - below[1]) / 2e-6, [f**T for f in gates]
     claim("", "the term that mitigates vanishing gradients is dC_t/dC_(t-1) = f", "dC_t/dC_(t-1) = "
           "f_t", "f, with h_(t-1) held fixed; for several units it is a diagonal matrix",
           judge(math.isclose(f, slope_C, rel_tol=1e-6)),
@@ -351,8 +351,8 @@ def solve_gradient_survival(say, step, answer, check, claim):
           f"path through h adds {through_h:.3f}, which is {100 * through_h / f:.0f} % of f")
     claim("", "with f near 1 gradients flow unhindered through time", "unhindered",
           "the product of all f remains, so 1 - f must be well below 1/T",
-          judge(left[2] > 0.9, if_false="under-specified"),
-          f"after 100 steps {vec(left, '.2g')} at f = {vec(gates, 'g')}")
+          judge(remaining[2] > 0.9, if_false="under-specified"),
+          f"after 100 steps {vec(remaining, '.2g')} at f = {vec(gates, 'g')}")
     linear, bent, strong = radius**100, slope**100, sum(gradient_through_gates(0.0, U=8.0))
     claim("", "it is the squashing activations that make a plain RNN's gradients diminish",
           "repeated squashing by activations",

@@ -103,7 +103,7 @@ def solve_multiple_heads(say, step, answer, check, claim):
     y, cache = layer.forward(x, x, x)
     layer.backward(y - target, cache)
     dW = layer.W_Q.W.grad
-    apart, size = abs(dW[:, 4:] - dW[:, :4]).max(), abs(dW).max()
+    difference, size = abs(dW[:, 4:] - dW[:, :4]).max(), abs(dW).max()
     rows = printed_encoding(32, 64, exponent=2)
     before = (rows @ position_rotation(64, -1, 2).T @ rows.T).argmax(1)[1:] == np.arange(31)
     check("A head whose W_Q rotates positions by −1 finds the previous token.", before.all())
@@ -114,8 +114,9 @@ def solve_multiple_heads(say, step, answer, check, claim):
           f"{worst.min():.2f} with one head, and {two:.1g} with two")
     claim("", "each head learns a different kind of dependency", "each head learns different types",
           "only their random initialisation makes them differ: heads that start equal stay equal",
-          judge(apart > 1e-6, if_false="under-specified"), "an example with seed 2: the gradients "
-          f"of W_Q are up to {size:.2f}, and those of the two heads differ by {apart:.1g}")
+          judge(difference > 1e-6, if_false="under-specified"),
+          f"an example with seed 2: the gradients of W_Q are up to {size:.2f}, and those of the "
+          f"two heads differ by {difference:.1g}")
     claim("", "heads find syntax, coreference, word senses and alignments", "agreement, "
           "coreference, meanings, alignments", "this is an empirical statement; we compute only "
           "that a head can represent such a pattern", "essay", "the head that rotates positions by "
@@ -210,7 +211,7 @@ def solve_attention_cost(say, step, answer, check, claim):
           f"N = 1, M = 10^6, k = 512: the count is {ratio:.0f} times M N k")
     inputs, _, products = count_npdl_cost(N, N, K, causal=True)
     short = attention_cost(20, 20, 512) / (20 * 20 * 512)
-    kept, again = (growth_exponent(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2)
+    cached, uncached = (growth_exponent(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2)
                    for cost in (lambda t: 4 * 16**2 + 2 * t * 16,       # of token t
                                 lambda t: attention_cost(t, t, 16)))
     claim("c", "decoder self-attention: N k^2 for Q, K, V and N^2 k for the scores", "O(N k^2), "
@@ -220,10 +221,10 @@ def solve_attention_cost(say, step, answer, check, claim):
     claim("c", "O(N^2 k + N k^2) = O(N^2 k) for large N", "O(N^2 k)", "true for fixed k, or if N "
           "is at least of the order of k", judge(short < 10, if_false="under-specified"),
           f"N = 20, k = 512: the count is {short:.0f} times N^2 k")
-    claim("c", "the cost counts N tokens decoded at once", "not said",
-          "true in training, and for generation with a KV cache; without a cache, generation costs "
-          "O(N^3 k + N^2 k^2)", judge(again > 2.8 > kept, "under-specified"), "k = 16, N from 1024 "
-          f"to 2048: the count grows as N^{kept:.2f} with the cache, N^{again:.2f} without")
+    claim("c", "the cost counts N tokens decoded at once", "not said", "true in training, and for "
+          "generation with a KV cache; without a cache, generation costs O(N^3 k + N^2 k^2)",
+          judge(uncached > 2.8 > cached, "under-specified"), "k = 16, N from 1024 to 2048: the "
+          f"count grows as N^{cached:.2f} with the cache, N^{uncached:.2f} without")
 
 
 @question("002.7.4", "A second target language")

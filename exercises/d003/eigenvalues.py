@@ -96,7 +96,7 @@ def solve_eigenvalue_effects(say, step, answer, check, claim):
     closed = power(W_T, 12) @ H_0
     down = norm(list_states(jordan_block(0.9, 3).T, np.ones(3), 300), axis=1)
     up = norm(list_states(np.array([[0.9, 0.0], [10.0, 0.8]]), (1.0, 0.0), 300), axis=1)
-    spared, hit = (norm(list_states(np.diag([1.2, 0.5]), h, 100)[-1])
+    vanished, exploded = (norm(list_states(np.diag([1.2, 0.5]), h, 100)[-1])
                    for h in ((0, 1.0), (1e-6, 1.0)))
     rotating = norm(list_states(ROTATION, H_0, 1000), axis=1)
     growing = power(jordan_block(1, 3), 1000)[::-1, 2].astype(int)
@@ -117,8 +117,8 @@ def solve_eigenvalue_effects(say, step, answer, check, claim):
           f"0.8]]: it grows from 1 to {up.max():.0f} and falls to {up[-1]:.0e}")
     claim("rho > 1", "with rho > 1 it explodes", "none printed", "true for almost every h_0, "
           "except those without a component along the eigenvector of the large eigenvalue",
-          judge(spared < 1e-6 and hit > 1, "no answer given"), "W = diag(1.2, 0.5), length after "
-          f"100 steps: {spared:.0e} from (0, 1), {hit:.0f} from (0.000001, 1)")
+          judge(vanished < 1e-6 and exploded > 1, "no answer given"), "W = diag(1.2, 0.5), length "
+          f"after 100 steps: {vanished:.0e} from (0, 1), {exploded:.0f} from (0.000001, 1)")
     claim("rho = 1", "with rho = 1 it neither vanishes nor explodes", "none printed", "true if the "
           "eigenvalues of modulus 1 have full sets of eigenvectors; a Jordan block of size k grows "
           "as t^(k - 1)", judge(abs(rotating[-1] / rotating[0] - 1) < 1e-9, "no answer given"),
@@ -132,8 +132,8 @@ def solve_eigenvalue_effects(say, step, answer, check, claim):
           "the Jordan block of size 3 with eigenvalue 0.9 has 1 eigenvector, not 3; |W^t|^(1/t) = "
           f"{vec(roots)} at t = 10, 100, 1000")
     early, late, gains = root_of_power_norm(W_T, 10), root_of_power_norm(W_T, 1000), (0.7, 1.0, 1.3)
-    drawn = np.random.default_rng(2).standard_normal((200, 32, 32)) / np.sqrt(32)
-    percents = [100 * np.mean([spectral_radius(gain * each) < 1 for each in drawn])
+    matrices = np.random.default_rng(2).standard_normal((200, 32, 32)) / np.sqrt(32)
+    percents = [100 * np.mean([spectral_radius(gain * each) < 1 for each in matrices])
                 for gain in gains]
     claim("(15)", "the spectral radius max |lambda| is what decides in the long run",
           "rho = max |lambda_k|", f"it is the limit of |W^t|^(1/t): {spectral_radius(W_T):.3f}",

@@ -266,21 +266,22 @@ def solve_long_ranges(say, step, answer, check, claim):
            f"1/n ({weights[0]:.2g} at n = 4, {weights[-1]:.2g} at 10,000). The graph does not "
            "contain the distance of a token, and repeated averaging makes the states similar.")
     states = h = np.random.default_rng(2).standard_normal((16, 8))
-    spread = []
+    distances = []
     for _ in range(6):
         states, _ = attend(states, states, states)
-        spread.append(np.linalg.norm(states - states.mean(0)) / np.linalg.norm(states))
+        distances.append(np.linalg.norm(states - states.mean(0)) / np.linalg.norm(states))
     check("The formula agrees with a softmax of n scores.", np.allclose(
         [softmax(np.array([2.0, *[-2.0] * (n - 1)]))[0] for n in lengths], weights, 1e-12))
     check("npdl's attention of permuted tokens gives the permuted outputs.",
           np.allclose(attend(h, h, h)[0][::-1], attend(*[h[::-1]] * 3)[0], 0, 1e-12))
     check("npdl's attention without residual connections makes 16 states more similar in each of 6 "
-          "rounds.", (np.diff(spread) < 0).all() and spread[-1] < spread[0] / 2)
+          "rounds.", (np.diff(distances) < 0).all() and distances[-1] < distances[0] / 2)
     claim("", "why long ranges are hard on a complete graph", "none printed", "n (n - 1) edges, "
           f"{vec(n * (n - 1) for n in long)} at n = {vec(long)}; with bounded scores, the weight "
           "of a single token decreases as 1/n; all tokens are one edge away, so the graph contains "
           "no distance; and the states become more similar in every round", "essay",
           "seed 2; scores within +-2: largest possible weight "
           f"{vec(map(largest_attention_weight, long), 2)}; without residual connections, 6 layers "
-          f"make 16 states similar: their relative distance from the mean is {vec(spread, 2)}; a "
-          f"graph with edges to the previous 8 tokens needs {math.ceil(99 / 8)} layers at n = 100")
+          f"make 16 states similar: their relative distance from the mean is {vec(distances, 2)}; "
+          f"a graph with edges to the previous 8 tokens needs {math.ceil(99 / 8)} layers at n = "
+          "100")

@@ -47,8 +47,8 @@ def solve_and_or(say, step, answer, check, claim):
          "w·x + b = (x₁ + x₂) + b")
     ones = INPUTS.sum(1).astype(int)
     for name in ("AND", "OR"):
-        wanted = np.array(TABLES[name])
-        low, high = -ones[wanted == 1].min(), -ones[wanted == 0].max()
+        target = np.array(TABLES[name])
+        low, high = -ones[target == 1].min(), -ones[target == 0].max()
         b = middle[name] = (low + high) / 2
         step(f"{name}: Choose b. The smallest number of ones with output 1 must reach the "
              "threshold, and the largest number with output 0 must not. Take the middle of the "

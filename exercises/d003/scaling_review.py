@@ -75,7 +75,7 @@ def solve_paper_review(say, step, answer, check, claim):
     fits, grid = (FITTED, AGAIN), 10 ** np.linspace(8, 13, 20_001)
     best = [best_size(C, fit) for fit in fits]
     searched = [grid[scaling_law_loss(grid, C / (6 * grid), fit).argmin()] for fit in fits]
-    wanted, again = ratios = [C / 6 / N**2 for N in best]
+    printed, repeated = ratios = [C / 6 / N**2 for N in best]
     losses = [scaling_law_loss(*pair, fit) for fit in fits for pair in (OLD, NEW)]
     say("The document does not print the link. We review arXiv:2203.15556 and its fitted law.")
     step("The paper trains over 400 language models and describes their losses by one law. The law "
@@ -84,12 +84,12 @@ def solve_paper_review(say, step, answer, check, claim):
          "rate, so the large models of that time were trained on too few tokens. The strength is a "
          "test outside the fit: a model a quarter as large, trained on more tokens with about the "
          "same compute, was better, as the law predicts. The weakness is the printed fit. It "
-         f"predicts {wanted:.0f} tokens per parameter for the best model, but the paper uses "
+         f"predicts {printed:.0f} tokens per parameter for the best model, but the paper uses "
          f"{NEW[1] / NEW[0]:.0f}, which its two other methods support. arXiv:2404.10102 reads the "
          "runs from the figures and repeats the fit. It finds that the original search stopped "
-         f"early and that the printed values are biased by rounding, and gets {again:.0f} tokens "
-         "per parameter. The paper does not consider repeated data or the cost of a model after "
-         "training.", "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
+         f"early and that the printed values are biased by rounding, and gets {repeated:.0f} "
+         "tokens per parameter. The paper does not consider repeated data or the cost of a model "
+         "after training.", "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
          f"L for 280e9 and 70e9 parameters: {losses[0]:.3f} and {losses[1]:.3f}; with the repeated "
          f"fit {losses[2]:.3f} and {losses[3]:.3f}",
          format_table(("fit", "exponent of C", f"best N at C = {C:.2e}", "D", "D / N"), [
@@ -109,8 +109,8 @@ def solve_paper_review(say, step, answer, check, claim):
           "for equal compute, a smaller model trained on more tokens is better, as the law "
           f"predicts: {losses[0]:.3f} with 280e9 parameters, {losses[1]:.3f} with 70e9; the "
           "weakness is the printed fit", "essay",
-          f"best number of tokens per parameter: {wanted:.0f} by the printed fit, {again:.0f} by "
-          f"the repeated fit, {NEW[1] / NEW[0]:.0f} in the paper's test; a coin's loss falls to "
+          f"best number of tokens per parameter: {printed:.0f} by the printed fit, {repeated:.0f} "
+          f"by the repeated fit, {NEW[1] / NEW[0]:.0f} in the paper's test; a coin's loss falls to "
           f"its floor as n^-{right:.2f}, but a fit without the floor gives n^-{plain:.2f}")
 
 

@@ -277,13 +277,13 @@ def solve_sinusoidal_positions(say, step, answer, check, claim, d=4):
         np.allclose(printed_encoding(64, d, exponent), sinusoidal(64, d, name, "float64"), 0, 1e-9)
         for d in (4, D) for name, exponent in (("k/d", 1), ("2k/d", 2))))
     ours, usual = printed_encoding(512, D), printed_encoding(512, D, 2)
-    apart = abs(ours - usual)[:64].max()
+    difference = abs(ours - usual)[:64].max()
     longest = [2 * math.pi / angle_per_position(D, exponent)[-1] for exponent in (1, 2)]
     claim("exponent", "The frequencies of the sinusoidal encoding are 1 / 10000^(k/d) at i = 2k "
           "and 2k + 1.", "k / d", "the usual exponent is 2k/d, with a longest wavelength of "
           f"{longest[1]:,.0f} positions; as printed it is {longest[0]:,.0f}, for d = {D}; k/d is "
-          "2k/d with base 100", judge(apart > 1e-9, "convention"),
-          f"the two tables differ by up to {apart:.2f} in 64 positions")
+          "2k/d with base 100", judge(difference > 1e-9, "convention"),
+          f"the two tables differ by up to {difference:.2f} in 64 positions")
     gaps = [min(np.linalg.norm(a - b) for a, b in combinations(table[:128], 2))
             for table in (ours, usual)]
     claim("unique", "Every position gets a vector of its own.", "unique for each position",

@@ -41,7 +41,7 @@ def normalise(x, eps=1e-5, correction=0):
 def solve_layer_norm(say, step, answer, check, claim):
     """Normalise a row, and say which of the two estimates of the variance is used."""
     mean, var, unbiased = Fraction(sum(ROW), len(ROW)), variance(ROW), variance(ROW, 1)
-    apart = [value - mean for value in ROW]
+    deviations = [value - mean for value in ROW]
     row = np.array(ROW, float)
     out, other = normalise(row, 0), normalise(row, 0, 1)
     y = out * WEIGHT + BIAS
@@ -50,9 +50,9 @@ def solve_layer_norm(say, step, answer, check, claim):
     step("Compute the mean of the row. It does not depend on other rows of the batch.",
          "E[x] = Σ xᵢ / n", f"({' + '.join(map(str, ROW))})/4 = {mean}")
     step("Compute the variance of the row. The sum is divided by n.", "Var[x] = Σ (xᵢ − E[x])² / n",
-         f"deviations {vec(apart)}:  ({' + '.join(str(a * a) for a in apart)})/4 = {var}")
+         f"deviations {vec(deviations)}:  ({' + '.join(str(a * a) for a in deviations)})/4 = {var}")
     step("Subtract the mean and divide by the standard deviation. ε = 10⁻⁵ only prevents 0/0 for a "
-         "constant row.", "x̂ = (x − E[x])/√(Var[x] + ε)", f"{vec(apart)}/√{var} = {vec(out)}")
+         "constant row.", "x̂ = (x − E[x])/√(Var[x] + ε)", f"{vec(deviations)}/√{var} = {vec(out)}")
     step("Multiply by the weight and add the bias. Both are trainable and have one entry for each "
          "position in the row.", "y = x̂ · weight + bias",
          f"weight {vec(WEIGHT, 0)}, bias {vec(BIAS, 0)}:  y = {vec(y)}")
@@ -76,7 +76,7 @@ def solve_layer_norm(say, step, answer, check, claim):
     y, _ = layer.forward(x)
     alone = abs(layer.forward(x[1:2, 2:3])[0] - y[1:2, 2:3]).max()
     error = abs(normalise(x) * WEIGHT + BIAS - y).max()
-    off = abs((x - x.mean()) / np.sqrt(x.var() + 1e-5) * WEIGHT + BIAS - y).max()
+    batch_difference = abs((x - x.mean()) / np.sqrt(x.var() + 1e-5) * WEIGHT + BIAS - y).max()
     claim("formula", "(x - E[x]) / sqrt(Var[x] + eps) * weight + bias, with the variance divided "
           "by n.", "the formula, biased estimate", "npdl's LayerNorm gives the same result: error "
           f"{error:.1g}", judge(error <= 1e-9), f"input {x.shape}, weight and bias of the example, "
@@ -84,8 +84,8 @@ def solve_layer_norm(say, step, answer, check, claim):
     claim("axis", "Mean and variance are those of the last axis alone, though the formula is said "
           "to act on a minibatch.", "only over the last dimension",
           f"a row gives the same alone and in its batch (difference {alone:.1g}); statistics of "
-          f"the whole minibatch would change the output by up to {off:.2f}",
-          judge(alone < 1e-9 < off), f"an example: input {x.shape} of seed 0")
+          f"the whole minibatch would change the output by up to {batch_difference:.2f}",
+          judge(alone < 1e-9 < batch_difference), f"an example: input {x.shape} of seed 0")
     population = (0, 1, 5)
     truth, biased, unbiased = variance(population), *(mean_variance_estimate(population, 3, k)
                                                       for k in (0, 1))

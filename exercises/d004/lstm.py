@@ -68,7 +68,7 @@ def solve_lstm_step(say, step, answer, check, claim):
     check("npdl's LSTM cell with these weights gives the same cₜ and hₜ.", error <= 1e-12)
     sums = {gate: (np.array([[W, U]]) @ (X, H))[0] + b for gate, (W, U, b) in WEIGHTS.items()}
     worst = max(abs(sigmoid(sums[gate]) - gates[gate]) for gate in "ifo")
-    apart = abs(sigmoid(sums["c"]) - gates["c"])
+    difference = abs(sigmoid(sums["c"]) - gates["c"])
     claim("gates", "For the three gates, W x + U h + b and [W U] applied to the stacked (x, h) are "
           "the same.", "equal", f"equal: largest difference {worst:.1g}", judge(worst < 1e-12),
           "the three gates in the example")
@@ -78,19 +78,19 @@ def solve_lstm_step(say, step, answer, check, claim):
           judge(shape == (4, 7)), "shape of [W U], concatenated along the second axis")
     claim("candidate", "The candidate written with [W U] equals the candidate written with W and U "
           "apart.", "tanh on the left, sigma on the right of one equals sign",
-          f"they differ by {apart:.3f} in the example; the activation is tanh in both forms",
-          judge(apart < 1e-9, if_false="slip"),
+          f"they differ by {difference:.3f} in the example; the activation is tanh in both forms",
+          judge(difference < 1e-9, if_false="slip"),
           "with sigma, a state that starts at 0 would never become negative")
     claim("updates", "c_t = f c_(t-1) + i c~ and h_t = o tanh(c_t), products entry by entry, are "
           "the step of an LSTM.", "h_t, c_t", f"npdl's LSTMCell gives the same: error {error:.1g}",
           judge(error <= 1e-12), "with tanh for the candidate, the same weights, and float64")
-    _, kept = run_with_fixed_gates(0.8, 100, i=-50, f=50)
+    _, kept_c = run_with_fixed_gates(0.8, 100, i=-50, f=50)
     one, two = (np.subtract(*(run_with_fixed_gates(c_0, steps, 2.0)[1] for c_0 in (
         0.8 + 1e-5, 0.8 - 1e-5))) / 2e-5 for steps in (1, 2))   # dc_steps/dc_0, all gates 1/2
     check("A forget gate of 1 keeps c, and one step with 1/2 halves its derivative.",
-          abs(kept - 0.8) < 1e-9 and abs(one - 0.5) < 1e-6)
+          abs(kept_c - 0.8) < 1e-9 and abs(one - 0.5) < 1e-6)
     claim("forget gate", "What stays of the memory is set by the forget gate.", "said, not shown",
-          f"for f = 1, i = 0: c = {kept:.4f} after 100 steps from 0.8; for f = 1/2: dc_1/dc_0 = "
+          f"for f = 1, i = 0: c = {kept_c:.4f} after 100 steps from 0.8; for f = 1/2: dc_1/dc_0 = "
           f"{one:.4f} = f, but dc_2/dc_0 = {two:.4f}, not f^2 = 0.25",
           judge(abs(two - 0.25) < 1e-6, if_false="under-specified"),
           "true for one step; after that, the next gates also depend on the memory through h_1 = o "
@@ -194,10 +194,10 @@ def solve_stacked_lstm(say, step, answer, check, claim):
     one, two = random_lstm(1, 0.5), random_lstm(2, 0.5)
     alone = np.array_equal(one.forward(x, None, make_rng(0, 1))[0][0], one.forward(x)[0][0])
     (y, (h, _)), _ = two.forward(x, None, make_rng(0, 1))
-    (quiet, (h_quiet, _)), _ = two.forward(x)
-    changed, zeros = abs(y - quiet).max(), int((y == 0).sum())
-    dropped = 2 * h_quiet[0] * (make_rng(0, 1).random(h_quiet[0].shape) >= 0.5)
-    apart = abs(dropped - h_quiet[0]).max()
+    (undropped, (h_undropped, _)), _ = two.forward(x)
+    changed, zeros = abs(y - undropped).max(), int((y == 0).sum())
+    dropped = 2 * h_undropped[0] * (make_rng(0, 1).random(h_undropped[0].shape) >= 0.5)
+    difference = abs(dropped - h_undropped[0]).max()
     claim("dropout", "Dropout acts between layers: not with L = 1, not on the last layer's output.",
           "if L >= 2 and l < L",
           f"L = 1: no change; L = 2: the output changes by up to {changed:.2f}, and {zeros} of its "
@@ -205,12 +205,13 @@ def solve_stacked_lstm(say, step, answer, check, claim):
           "npdl's LSTM with rate 0.5; masks and input from seed 0, weights from seed 1")
     claim("dropout in time", "Dropout does not act from step to step inside a layer.",
           "not across time steps", "the final h of layer 1 is the same with and without dropout",
-          judge(np.array_equal(h[0], h_quiet[0])), "npdl's LSTM with rate 0.5: bitwise identical")
+          judge(np.array_equal(h[0], h_undropped[0])),
+          "npdl's LSTM with rate 0.5: bitwise identical")
     claim("dropout and states", "Writing h^(l) = Dropout(h^(l)) leaves the returned final states "
           "well defined.", "the same name h^(l) before and after dropout", "there are two "
           "readings: the state before dropout, as npdl returns it, or the state after dropout",
-          judge(apart < 1e-9, if_false="under-specified"), "in this example the two differ by up "
-          f"to {apart:.2f}; continuing the sequence needs the state before dropout")
+          judge(difference < 1e-9, if_false="under-specified"), "in this example the two differ by "
+          f"up to {difference:.2f}; continuing the sequence needs the state before dropout")
 
 
 def random_lstm(num_layers=L, dropout=0.0):

@@ -118,7 +118,7 @@ def solve_two_seed_tables(say, step, answer, check, claim):
           "481)", judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
           f"number of pairs that agree: {len(ways[480, 2])} for 480 and {len(ways[481, 2])} for "
           f"481 with n, {len(ways[480, 1])} and {len(ways[481, 1])} with n - 1")
-    shown = []
+    delay_texts = []
     for model, delays in DELAYS.items():
         steps = recover_seed_steps(model)
         for name, printed in delays.items():
@@ -131,12 +131,13 @@ def solve_two_seed_tables(say, step, answer, check, claim):
                         if_false="convention" if abs(printed - val + train) <= 0.5 else "wrong"),
                   f"{val:g} - {train:g}" + "; the other rows have four decimals" * rounded)
             stds = delay_stds(steps[f"{name}_train"], steps[f"{name}_val"])
-            shown.append(f"{model} Delta t({name}) {val - train:g} +- "
+            delay_texts.append(f"{model} Delta t({name}) {val - train:g} +- "
                          + " or ".join(f"{std:g}" for std in stds))
     claim("delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
-          "delays without a deviation", "; ".join(shown), judge(len(shown) == 4, "no answer given"),
+          "delays without a deviation", "; ".join(delay_texts),
+          judge(len(delay_texts) == 4, "no answer given"),
           "from the seeds' steps above; the two values are for the two ways to pair the seeds")
-    said = "for a model that generalises, the delay between memorising and generalising"
+    statement = "for a model that generalises, the delay between memorising and generalising"
     for name, ours, more in (
             ("A", "it is, up to the interval between evaluations: from the best training accuracy "
                   "to the best validation accuracy", ""),
@@ -145,7 +146,7 @@ def solve_two_seed_tables(say, step, answer, check, claim):
                                                                    "model generalises before it "
                                                                    "memorises")):
         delays = ", ".join(f"{row[name]} for the {model}" for model, row in DELAYS.items())
-        claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {said}.", "that delay",
+        claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {statement}.", "that delay",
               ours, judge(all(row[name] > 0 for row in DELAYS.values())),
               f"the document's own table: {delays}{more}")
     at_end = [f"{name} of the {model}" for model, rows in STEPS.items()
