@@ -94,8 +94,8 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
     claim("", "Codes are rounded down.", "floor brackets", "RMS error relative to W, at m = 4: "
           f"{low:.1f} % rounded down, {nearest:.1f} % rounded to the nearest; at m = 8: "
           f"{low_8:.2f} % and {near_8:.2f} %", judge(low / nearest > 1.8, "convention"),
-          f"a 256 x 256 normal matrix, seed 0: {low / nearest:.2f} times the error; floor "
-          "lowers every entry by half a step on average")
+          f"a 256 x 256 normal matrix, seed 0: {low / nearest:.2f} times the error; floor lowers "
+          "every entry by half a step on average")
 
 
 W = np.array([[0.7, -0.25], [0.45, -0.55]])
@@ -329,5 +329,5 @@ def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
           judge(slower[1] > 1.5 and slower[512] < 1.01, "under-specified"), "d^2 more for each "
           "pass, which matters for few rows; but QLoRA reads 4 bits instead of 32")
     claim("", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
-          f"{whole:,} bytes against {stored:,} for a matrix of 64 x 64",
+          f"{whole:,} bytes compared with {stored:,} for a matrix of 64 x 64",
           judge(stored < whole / 4), "bytes stored by npdl, without adapters")

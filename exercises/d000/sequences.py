@@ -312,7 +312,7 @@ def solve_search_weaknesses(say, step, answer, check, claim):
           f"the first word {best[0]} with {best[2]} instead of {greedy_row[0]} with "
           f"{greedy_row[2]} makes the sequence {best[-1] / greedy_row[-1]:.2f} times as probable",
           judge(best[2] < greedy_row[2] and best[-1] > greedy_row[-1]),
-          f"{best[-1]:.3f} against {greedy_row[-1]:.3f}")
+          f"{best[-1]:.3f} instead of {greedy_row[-1]:.3f}")
     N, T = 20, 6
     scorers = {width: CountingScorer(random_log_probs(N)) for width in (0, 1, 2, 4, 8)}
     for width, scorer in scorers.items():

@@ -44,7 +44,7 @@ def solve_dot_product_mean(say, step, answer, check, claim):
          f"ν = {vec(NU)}:  {mixed[0]} + {mixed[1]} = {MU @ NU}")
     step("If k = q, the factors are not independent, and σ² appears.",
          "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²", f"{mean} + {D} · {SIGMA}² = {own}")
-    answer(f"E[q·k] = μ·μ, here {mean}. It depends on neither σ nor d, except through μ.")
+    answer(f"E[q·k] = μ·μ, here {mean}. It does not depend on σ, and depends on d only through μ.")
     check("The means of 200,000 samples are within 4 standard errors: with one mean, with two "
           "means, and for k = q.",
           max(standard_errors, z_score(two_means, MU @ NU), z_score(square, own)) < 4)

@@ -248,8 +248,8 @@ def solve_second_language_cost(say, step, answer, check, claim):
          f"{own + cross} new multiplications, and the encoder's {encoder} are saved")
     step("Write the cost in M and N for a fixed k.",
          "O(N² k + N k²) + O(M N k + (M + N) k²)  →  O(N² + M N)")
-    answer("The encoder does not depend on the target. Another language only costs the decoder, "
-           f"O(N² + M N): {own + cross} of {encoder + own + cross} multiplications here.")
+    answer("The target does not change the encoder. Another language only costs the decoder, O(N² "
+           f"+ M N): {own + cross} of {encoder + own + cross} multiplications here.")
     check("Another target does not change the output of npdl's encoder, but it changes the logits.",
           inside == 0 < outside)
     claim("", "the encoder's activations do not depend on the decoder's", "they do not",
