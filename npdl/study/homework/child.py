@@ -20,9 +20,9 @@ from npdl.study.homework.sandbox import MOST_ANSWERED, restrict_system_calls
 
 MEMORY = 1 << 30            # memory limit in bytes
 # These modules and npdl are imported before `restrict_system_calls`, after which no file can be
-# opened.
+# opened. Python imports `unicodedata` for names with letters outside ASCII, such as Greek ones.
 MODULES = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial", "numpy.random",
-           "numpy.typing", "random")
+           "numpy.typing", "random", "unicodedata")
 
 
 def main():

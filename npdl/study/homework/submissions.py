@@ -20,6 +20,7 @@ MOST_FILES, MOST_SHOWN = 20_000, 300        # MOST_SHOWN: characters of a list o
 TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # skipped, as is .git
 # Canvas puts all files into one folder, with names such as doejane_LATE_12345_678901_linear-1.py.
 FLAT = re.compile(r"(?P<student>[^_]{1,80})(_LATE)?_\d{1,12}_\d{1,12}_(?P<file>.{1,100})")
+UNREAD = (".ipynb", ".py.txt", ".rar", ".7z", ".tar", ".gz", ".xz")    # the work may be in them
 ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of copies of a file
 
 
@@ -55,8 +56,9 @@ def read_submitted_file(submission, file_name):
     found = [path for path in paths if path.rpartition("/")[2] == file_name] or [
         path for path in paths if _normalise_name(path) == _normalise_name(file_name)]
     if not found:
-        if notebooks := [path for path in paths if path.endswith(".ipynb")]:
-            raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {file_name}")
+        if others := [path for path in paths if path.lower().endswith(UNREAD)]:
+            raise NotGraded(f"{file_name} is missing, and the grader doesn't read {others[0]}; ask "
+                            f"for {file_name}")
         shown = ", ".join(paths[:6])[:MOST_SHOWN]
         raise InvalidFile(f"{file_name} is missing; the submission has {shown or 'no file'}")
     texts = {path: _read_limited(path, files[path]) for path in found[:10]}
@@ -89,14 +91,14 @@ def _is_student_file(path):
 
 
 def _walk_zip_files(prefix, file):
-    """Yield pairs as `_walk_files`, for a zip; raise InvalidFile if it can't be read."""
+    """Yield pairs as `_walk_files`, for a zip; raise NotGraded if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
         raise NotGraded(f"{to_printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a "
                         "zip; remove data from it")
     try:
         opened = zipfile.ZipFile(file)
     except Exception as error:              # zipfile raises many types of exceptions
-        raise InvalidFile(f"{to_printable(prefix)} can't be read as a zip ({error})") from error
+        raise NotGraded(f"{to_printable(prefix)} can't be read as a zip ({error})") from error
     for entry in opened.infolist():
         path = entry.filename.replace("\\", "/")
         if not entry.is_dir() and _is_student_file(path):
@@ -104,12 +106,12 @@ def _walk_zip_files(prefix, file):
 
 
 def _read_limited(path, open_file):
-    """Return the content of a file as bytes; raise InvalidFile if it is damaged or too large."""
+    """Return the content of a file as bytes; raise an error if it is damaged or too large."""
     try:
         with open_file() as opened:
             text = opened.read(MOST_BYTES + 1)
     except Exception as error:              # a zip may be encrypted or damaged
-        raise InvalidFile(f"{path} can't be read ({error}); hand it in again") from error
+        raise NotGraded(f"{path} can't be read ({error})") from error
     if len(text) > MOST_BYTES:
         raise InvalidFile(f"{path} has more than {MOST_BYTES} bytes; remove data from it")
     return text
