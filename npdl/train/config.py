@@ -186,8 +186,9 @@ class Config:
         """Raise InputError if one of the names is not a setting of this task."""
         for name in sorted(set(given_names) - list_setting_names(cls)):
             is_known = any(name in list_setting_names(other) for other in TASKS)
-            problem = "can't be used with" if is_known else "is not an option for"
-            raise InputError(f"{option_name(name)} {problem} {cls.kind}; leave it out")
+            raise InputError(f"{option_name(name)} can't be used with {cls.kind}; leave it out"
+                             if is_known else f"{option_name(name)} is not an option; the script "
+                             "train_gpt.py shows all options with --help-all")
 
     @property
     def command(self):

@@ -142,7 +142,10 @@ def read_config(folder):
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} holds no run (config.json is missing); check the path"
                          ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except KeyError:
+        raise InputError(f"{folder} holds no run, but perhaps a real model; check the path"
+                         ) from None
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} cannot be used ({reason(error)}); restore it from a copy "
                          "or start a new run") from error
 

@@ -58,6 +58,8 @@ class Run:
         self.config, self.model, self.optimizer = config, model, optimizer
         self.folder, self.quiet, self.for_steps = Path(folder), quiet, for_steps
         self.resume = folders.holds_run(folder) if resume is None else resume
+        self.resume_command = ("run the same program to resume it" if resume is None else
+                               f"resume it with: --resume --out {folder}")
         self.step, self.last, self.status = 0, config.steps, 0
 
     def __enter__(self):
@@ -147,9 +149,8 @@ class Run:
         self.bar.close()
         finished = self.step == self.config.steps
         if not finished:
-            advice = "run the same program to resume it" if self.config.has_user_function else (
-                f"resume it with: --resume --out {self.folder}")
-            print_note(f"stopped at step {self.step} of {self.config.steps}, saved; {advice}")
+            print_note(f"stopped at step {self.step} of {self.config.steps}, saved; "
+                       f"{self.resume_command}")
         records = read_records(self.folder / "metrics.jsonl")
         if records:
             summary = folders.write_results(self.folder, self.config, self.model, self.step,

@@ -23,6 +23,7 @@ from npdl.train.pretrained import hash_model, load
 from npdl.train.pretrained.folder import open_model
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "stratified", "numbers")
+MOVED = "if you moved the model, run: python -m npdl finetune --resume --out RUN --pretrained PATH"
 CHUNK_TOKENS = 2048     # tokens that are evaluated at a time; larger values need more memory
 CHUNK_SCORES = 1 << 22  # logits that are evaluated at a time; larger values need more memory
 BATCHES, EVALUATION = 3, 4      # keys of the random generators for batches and evaluations
@@ -211,8 +212,7 @@ class PretrainedTask(TextTask):
         try:
             self.pretrained = open_model(config.pretrained)
         except InputError as error:
-            raise InputError(f"{error}; if you moved the model, give its new path with --pretrained"
-                             ) from None
+            raise InputError(f"{error}; {MOVED}") from None
         architecture = self.pretrained.architecture
         self.vocab_size, self.max_len = architecture.vocab_size, config.block
         longest = architecture.options["max_len"]
@@ -221,8 +221,7 @@ class PretrainedTask(TextTask):
                              f"{longest} tokens; choose at most {longest}")
         if hash_model(config.pretrained) != config.pretrained_sha256:
             raise InputError(f"--pretrained {config.pretrained} is not the model that the run "
-                             "began with (another SHA-256); give the path of that model with "
-                             "--pretrained")
+                             f"began with (another SHA-256); {MOVED}")
 
     @property
     def vocabulary(self):

@@ -1,8 +1,12 @@
 """ask tells known equations from unseen ones; table leaves out unfinished runs."""
 
+from dataclasses import replace
+
 import pytest
 
-from npdl.train.config import Config
+from npdl.train.commands.table import group_runs
+from npdl.train.config import Adapters, Config
+from npdl.train.folder import write_config
 from npdl.train.run import load_run, train
 from tests.tools import commands
 from tests.train.conftest import SETTINGS
@@ -55,9 +59,19 @@ def test_table_leaves_out_stopped_runs(get_run, copy_run, tmp_path, capsys):
     (stopped / "config.json").write_text(text.replace('"steps": 4', '"steps": 40'))
     train(Config(**SETTINGS["gpt"] | {"width": 8}), narrow, quiet=True)
     status, text = run_command(capsys, commands.table, *map(str, (stopped, narrow, get_run("gpt"))))
-    heads = ["GPT, + mod 5, r_train=0.5, width 8 (seeds 0)",
-             "GPT, + mod 5, r_train=0.5, width 16 (seeds 0)"]
+    heads = ["GPT, + mod 5, r_train=0.5, width 8 (seed 0)",
+             "GPT, + mod 5, r_train=0.5, width 16 (seed 0)"]
     assert status == 0 and " | ".join(heads) in text
-    assert f"{stopped} stopped at step 4 of 40 and is left out" in text
+    assert f"{stopped} has metrics up to step 4 of 40 and is left out" in text
     status, text = run_command(capsys, commands.table, str(stopped))
-    assert status == 2 and "stopped at step 4 of 40" in text
+    assert status == 2 and "up to step 4 of 40" in text
+
+
+def test_runs_with_different_settings_have_different_headings(tmp_path):
+    real = Config(model="pretrained", pretrained="a", text="b", sha256="c", pretrained_sha256="d")
+    configs = [real, *(replace(real, **change) for change in (
+        {"block": 8}, {"r_train": 0.5}, {"adapters": Adapters()}, {"adapters": Adapters(alpha=3)}))]
+    for number, config in enumerate(configs):
+        (tmp_path / str(number)).mkdir()
+        write_config(tmp_path / str(number), config)
+    assert len(group_runs(tmp_path.iterdir())) == len(configs)

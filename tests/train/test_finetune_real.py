@@ -147,8 +147,8 @@ def test_resume_needs_the_same_model(tmp_path, base, capsys):
     model.rename(tmp_path / "elsewhere")
     capsys.readouterr()
     again = ["--resume", "--quiet", "--out", str(out)]
-    check_refused(commands.finetune, again, "if you moved the model, give its new path with "
-                  "--pretrained", model, capsys)
+    check_refused(commands.finetune, again, "if you moved the model, run: python -m npdl "
+                  "finetune --resume --out", model, capsys)
     assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
     assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
     rewrite_arrays(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})

@@ -91,7 +91,7 @@ def test_custom_task_learns_resumes_and_is_in_table(tmp_path, capsys):
     assert load_example_main("own_task")(tmp_path, **small) > 0.95
     assert "python -m npdl" not in capsys.readouterr().out
     assert commands.table([str(tmp_path / "run")]) == 0
-    assert "| GPT, Permutations(n=3) (seeds 0) |" in capsys.readouterr().out
+    assert "| GPT, Permutations(n=3) (seed 0) |" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"Permutations\(n=3\) is defined in the program"):
         load_run(tmp_path / "run")
 

@@ -73,8 +73,9 @@ class Blame:
         if self.right:
             worst = max((row.error for row in self.rows if row.right), default=0.0)
             count = sum(bool(row.right) for row in self.rows)
-            lines = [f"correct: {count} gradients agree with their numerical values (largest "
-                     f"relative error {worst:.1e})"]
+            agree = "gradients agree with their numerical values" if count > 1 else \
+                "gradient agrees with its numerical value"
+            lines = [f"correct: {count} {agree} (largest relative error {worst:.1e})"]
         elif self.kind in HEADS or not self.line:
             head = HEADS.get(self.kind, "incorrect, but no line was found:")
             lines = [head, *([f"  {self.location}", ""] if self.line else []), textwrap.fill(

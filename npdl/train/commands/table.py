@@ -18,7 +18,7 @@ from npdl.train.metrics import read_records
 from npdl.train.summary import format_table, summarise
 
 # Settings that the outline of a run names, or that follow from another one.
-OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "characters")
+OUTLINED = ("model", "task", "operator", "p", "q", "seed", "characters")
 MAY_BE_OFF = ("adapters", "clip")       # shown even if None ("no clip"); others are not
 
 
@@ -37,12 +37,15 @@ def group_runs(folders):
     headings = {}
     for config in sorted(groups, key=lambda config: [_make_sort_key(getattr(config, name, None))
                                                      for name in differ]):
-        extra = "".join(f", {_describe_setting(name, getattr(config, name))}" for name in differ
-                        if name not in OUTLINED and hasattr(config, name)
-                        and (name in MAY_BE_OFF or getattr(config, name) is not None))
+        outline = describe_model_and_data(config)
+        extra = [_describe_setting(name, getattr(config, name)) for name in differ
+                 if name not in OUTLINED and hasattr(config, name)
+                 and (name in MAY_BE_OFF or getattr(config, name) is not None)]
+        heading = ", ".join([outline, *(one for one in extra
+                                        if one not in outline.replace("=", " "))])
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
-        heading = f"{describe_model_and_data(config)}{extra} (seeds {seeds})"
-        headings[heading] = [run for _, run in groups[config]]
+        heading += f" (seed{'s' * (len(groups[config]) > 1)} {seeds})"
+        headings.setdefault(heading, []).extend(run for _, run in groups[config])
     return headings
 
 
@@ -56,7 +59,11 @@ def _make_sort_key(value):
 def _describe_setting(name, value):
     if value is None:
         return f"no {name}"
-    return f"LoRA of rank {value.rank}" if name == "adapters" else f"{name} {value}"
+    if name == "adapters":
+        return f"LoRA of rank {value.rank}" + "".join(
+            f", {one.name} {getattr(value, one.name)}" for one in dataclasses.fields(value)[1:]
+            if getattr(value, one.name) != one.default)
+    return f"{name} {value[:8] if name.endswith('sha256') else value}"
 
 
 def add_arguments(parser):
@@ -75,8 +82,8 @@ def run(options):
         else:
             records = read_records(Path(folder) / "metrics.jsonl")
             step = records[-1]["step"] if records else 0
-            stopped.append(f"{folder} stopped at step {step} of {config.steps} and is left out; "
-                           "finish it with --resume")
+            stopped.append(f"{folder} has metrics up to step {step} of {config.steps} and is left "
+                           "out; resume the run to finish it")
     if not finished:
         raise InputError("; ".join(stopped))
     print(format_table({
