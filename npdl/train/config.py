@@ -195,14 +195,9 @@ class Config:
         """Return the command that starts and resumes a run with these settings."""
         if self.is_finetuned:
             return "python -m npdl finetune"
-        if self.has_user_function:
+        if any(isinstance(getattr(self, name), UserFunction) for name in USER_SETTINGS):
             return "the program that began it"
         return f"python experiments/train_{'seq2seq' if self.translates else self.model}.py"
-
-    @property
-    def has_user_function(self):
-        """Return True if a setting is a function or class of the user."""
-        return any(isinstance(getattr(self, name), UserFunction) for name in USER_SETTINGS)
 
     @property
     def is_finetuned(self):

@@ -139,12 +139,9 @@ def read_config(folder):
             if getattr(config, name, "") is None:
                 raise ValueError(f"{name} is missing")
         return config
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{folder} holds no run (config.json is missing); check the path"
-                         ) from None
-    except KeyError:
-        raise InputError(f"{folder} holds no run, but perhaps a real model; check the path"
-                         ) from None
+    except (FileNotFoundError, NotADirectoryError, KeyError):
+        raise InputError(f"{folder} holds no run (its config.json is missing, or not that of a "
+                         "run); check the path") from None
     except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} cannot be used ({reason(error)}); restore it from a copy "
                          "or start a new run") from error

@@ -50,7 +50,7 @@ def test_invalid_question_gives_one_error_line(get_run, capsys, question):
 def test_folder_without_a_run_is_refused(get_run, capsys):
     for name in ("checkpoint.npz", "nothing"):
         status, text = run_command(capsys, commands.ask, f"{get_run('gpt')}/{name}")
-        assert status == 2 and "holds no run (config.json is missing)" in text
+        assert status == 2 and "holds no run (its config.json is missing" in text
 
 
 def test_table_leaves_out_stopped_runs(get_run, copy_run, tmp_path, capsys):

@@ -37,12 +37,12 @@ def group_runs(folders):
     headings = {}
     for config in sorted(groups, key=lambda config: [_make_sort_key(getattr(config, name, None))
                                                      for name in differ]):
-        outline = describe_model_and_data(config)
-        extra = [_describe_setting(name, getattr(config, name)) for name in differ
-                 if name not in OUTLINED and hasattr(config, name)
-                 and (name in MAY_BE_OFF or getattr(config, name) is not None)]
-        heading = ", ".join([outline, *(one for one in extra
-                                        if one not in outline.replace("=", " "))])
+        heading = outline = describe_model_and_data(config)
+        for name in differ:
+            value = getattr(config, name, None)
+            if name not in OUTLINED and (name in MAY_BE_OFF or value is not None):
+                text = _describe_setting(name, value)
+                heading += f", {text}" * (text not in outline.replace("=", " "))
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
         heading += f" (seed{'s' * (len(groups[config]) > 1)} {seeds})"
         headings.setdefault(heading, []).extend(run for _, run in groups[config])
