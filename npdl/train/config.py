@@ -66,9 +66,8 @@ class UserFunction:
             raise InputError(f"the function {name} has no name that a run's settings can hold; "
                              "define it with def or class")
         if inner is not value:
-            arguments = [repr(argument) for argument in value.args]
-            arguments += [f"{key}={argument!r}" for key, argument in value.keywords.items()]
-            name += f"({', '.join(arguments)})"
+            named = (f"{key}={argument!r}" for key, argument in value.keywords.items())
+            name += f"({', '.join([*map(repr, value.args), *named])})"
         return cls(name, value)
 
     def __call__(self, *arguments):
@@ -185,10 +184,9 @@ class Config:
     def check_setting_names(cls, given_names):
         """Raise InputError if one of the names is not a setting of this task."""
         for name in sorted(set(given_names) - list_setting_names(cls)):
-            is_known = any(name in list_setting_names(other) for other in TASKS)
-            raise InputError(f"{option_name(name)} can't be used with {cls.kind}; leave it out"
-                             if is_known else f"{option_name(name)} is not an option; the script "
-                             "train_gpt.py shows all options with --help-all")
+            if any(name in list_setting_names(other) for other in TASKS):
+                raise InputError(f"{option_name(name)} can't be used with {cls.kind}; leave it out")
+            raise InputError(f"{option_name(name)} is not an option; see train_gpt.py --help-all")
 
     @property
     def command(self):
@@ -226,9 +224,8 @@ class Config:
                   if name in list_setting_names(kind)}
         if values.get("engine") in RENAMED:
             values["engine"] = RENAMED[values["engine"]]
-        if values.get("adapters") is not None:
-            adapters = values["adapters"].items()
-            values["adapters"] = Adapters(**{name: _convert_json_value(x) for name, x in adapters})
+        if given := values.get("adapters"):
+            values["adapters"] = Adapters(**{k: _convert_json_value(x) for k, x in given.items()})
         return kind(**values)
 
 

@@ -109,10 +109,8 @@ def describe_model_and_data(config):
     """Return the model and the data of a run, in words."""
     model = (MODELS.get(config.model, str(config.model)) if config.pretrained is None
              else get_file_stem(config.pretrained))
-    if config.translates:
-        return f"{model}, dates"
-    if config.task is not None:
-        return f"{model}, {config.task}"
+    if config.translates or config.task is not None:
+        return f"{model}, {config.task or 'dates'}"
     if config.adapters is not None:
         model += ", LoRA" if config.adapters.bits is None else ", QLoRA"
     if config.pretrained is not None:

@@ -161,8 +161,7 @@ class Run:
 
     def _load_checkpoint(self):
         """Continue from the folder's checkpoint. Return the seconds that the run has taken."""
-        removed = remove_stale_files(self.folder)
-        if removed:
+        if removed := remove_stale_files(self.folder):
             print_note(f"removed {len(removed)} unfinished file(s) of a killed run")
         meta = checkpoint.restore(self.folder / "checkpoint.npz", self.config, self.model,
                                   self.optimizer)
@@ -174,8 +173,7 @@ class Run:
                            " the results may differ by rounding from those of an uninterrupted run")
                 break
         # A run that begins with an evaluation repeats it if it is still at step 0.
-        dropped = remove_records_after(self.folder / "metrics.jsonl", self.step or -1)
-        if dropped:
+        if dropped := remove_records_after(self.folder / "metrics.jsonl", self.step or -1):
             print_note(f"dropped {dropped} record(s) made after the checkpoint at step {self.step};"
                        " they will be computed again")
         return meta["seconds"]

@@ -165,8 +165,7 @@ class TextTask(Task):
         try:
             text, sha256 = read_text_and_hash(config.text)
         except InputError as error:
-            raise InputError(f"{error}; if you moved the file, give its new path with --text"
-                             ) from None
+            raise InputError(f"{error}; if you moved it, give its new path with --text") from None
         if sha256 != config.sha256:
             raise InputError(f"--text {config.text} has changed since the run began (another "
                              "SHA-256); restore it, or start a new run with another --out")

@@ -1,7 +1,5 @@
 """ask tells known equations from unseen ones; table leaves out unfinished runs."""
 
-from dataclasses import replace
-
 import pytest
 
 from npdl.train.commands import table
@@ -58,8 +56,8 @@ def test_table_leaves_out_stopped_runs(get_run, copy_run, tmp_path, capsys):
     (stopped / "config.json").write_text(text.replace('"steps": 4', '"steps": 40'))
     train(Config(**SETTINGS["gpt"] | {"width": 8}), narrow, quiet=True)
     status, text = run_command(capsys, commands.table, *map(str, (stopped, narrow, get_run("gpt"))))
-    heads = ["GPT, + mod 5, r_train=0.5, width 8 (seed 0)",
-             "GPT, + mod 5, r_train=0.5, width 16 (seed 0)"]
+    heads = ["GPT, + mod 5, r_train=0.5, width 8, seed 0",
+             "GPT, + mod 5, r_train=0.5, width 16, seed 0"]
     assert status == 0 and " | ".join(heads) in text
     assert f"{stopped} has metrics up to step 4 of 40 and is left out" in text
     status, text = run_command(capsys, commands.table, str(stopped))
@@ -67,9 +65,8 @@ def test_table_leaves_out_stopped_runs(get_run, copy_run, tmp_path, capsys):
 
 
 def test_runs_with_different_settings_have_different_headings(monkeypatch):
-    real = Config(model="pretrained", pretrained="a", text="b")
-    changes = {"block": 8}, {"r_train": 0.5}, {"adapters": Adapters()}, {"adapters": Adapters(9)}
-    changes += {"adapters": Adapters(alpha=3.0)}, {"pretrained_sha256": "c"}, {}
-    runs = {str(change): replace(real, **change) for change in changes}
+    runs = {str(change): Config(model="pretrained", pretrained="a", text="b", **change)
+            for change in ({"block": 8}, {"r_train": 0.5}, {"adapters": Adapters()}, {},
+                           {"adapters": Adapters(alpha=3.0)}, {"pretrained_sha256": "c"})}
     monkeypatch.setattr(table, "read_config", runs.get)
     assert len(table.group_runs(runs)) == len(runs)

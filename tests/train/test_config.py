@@ -28,7 +28,7 @@ def test_settings_make_the_class_of_their_task_and_are_read_back(task, settings)
     ({"text": "a", "p": 7}, "--p can't be used with a text"),
     ({"model": "seq2seq", "tied": True}, "--tied can't be used with dates to translate"),
     ({**REAL, "width": 8}, "--width can't be used with a real model"),
-    ({"widht": 8}, "--widht is not an option; the script"),
+    ({"widht": 8}, "--widht is not an option; see train_gpt"),
     ({"model": "gpt", "pretrained": "a", "text": "b"}, "--model 'gpt'"),
     ({"model": "pretrained", "text": "b"}, "--pretrained is missing"),
     ({"model": "pretrained", "pretrained": "a"}, "--text is missing"),

@@ -79,7 +79,7 @@ def test_sweep_over_custom_optimizers_makes_table_and_curves(tmp_path, capsys, p
     runs = table.split()[4:]
     assert commands.table(runs[::-1]) == 0
     heads = capsys.readouterr().out.splitlines()[0].split(" | ")
-    assert heads[1].endswith("optimizer FallingDecay(end=0.1) (seeds 0, 1)")
+    assert heads[1].endswith("optimizer FallingDecay(end=0.1), seeds 0, 1")
     assert heads[2].startswith("GPT, + mod 5, r_train=0.8, optimizer FallingDecay(end=1.0)")
     assert plotted.split()[:5] == ["python", "-m", "npdl", "plot", "curves"]
     assert commands.main(["plot", "curves", *map(str, runs), "--out", str(tmp_path / "a.png")]) == 0
@@ -91,7 +91,7 @@ def test_custom_task_learns_resumes_and_is_in_table(tmp_path, capsys):
     assert load_example_main("own_task")(tmp_path, **small) > 0.95
     assert "python -m npdl" not in capsys.readouterr().out
     assert commands.table([str(tmp_path / "run")]) == 0
-    assert "| GPT, Permutations(n=3) (seed 0) |" in capsys.readouterr().out
+    assert "| GPT, Permutations(n=3), seed 0 |" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"Permutations\(n=3\) is defined in the program"):
         load_run(tmp_path / "run")
 

@@ -65,17 +65,16 @@ class Blame:
     def location(self):
         """Return the file, the line number, the function and the loop variables as text."""
         turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
-        place = f"{shorten_path(self.file)}:{self.line} in {self.function}"
-        return place + (f", first at {turns}" if turns else "")
+        return (f"{shorten_path(self.file)}:{self.line} in {self.function}"
+                + f", first at {turns}" * bool(turns))
 
     def __repr__(self):
         """Return the text that is printed."""
         if self.right:
             worst = max((row.error for row in self.rows if row.right), default=0.0)
             count = sum(bool(row.right) for row in self.rows)
-            agree = "gradients agree with their numerical values" if count > 1 else \
-                "gradient agrees with its numerical value"
-            lines = [f"correct: {count} {agree} (largest relative error {worst:.1e})"]
+            lines = [f"correct: {count} of {len(self.rows)} gradients agree with their numerical "
+                     f"values (largest relative error {worst:.1e})"]
         elif self.kind in HEADS or not self.line:
             head = HEADS.get(self.kind, "incorrect, but no line was found:")
             lines = [head, *([f"  {self.location}", ""] if self.line else []), textwrap.fill(

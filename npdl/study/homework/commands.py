@@ -67,7 +67,8 @@ def _run_grade_command(options):
     exercises, _ = read_homework(options.homework)
     if options.gradescope:
         write_autograder(options.gradescope, options.homework)
-        print(f"{options.gradescope} is written; choose the base image Ubuntu 24.04 at Gradescope")
+        print(f"{options.gradescope.removesuffix('.zip')}.zip is written; choose the base image "
+              "Ubuntu 24.04 at Gradescope")
         return
     if options.folder is None or not (options.results or options.grades):
         raise InputError("give FOLDER, which has the submissions, and --out, a folder for grades")

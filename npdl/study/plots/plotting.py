@@ -21,7 +21,7 @@ from npdl.study.plots.flow import plot_flow
 from npdl.study.plots.through_time import plot_gradients_through_time
 from npdl.train.commands.table import group_runs
 from npdl.train.curves import plot_curves
-from npdl.train.folder import make_run_title, read_config
+from npdl.train.folder import make_run_title
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
 from npdl.train.style import save_figure
@@ -56,10 +56,8 @@ def run(options):
     if options.what == "gradients":
         save_figure(plot_gradients_through_time(options.steps), options.out)
     elif options.what == "curves":
-        titles = group_runs(options.runs) if len(options.runs) > 1 else {
-            make_run_title(read_config(options.runs[0])): options.runs}
-        plot_curves({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
-                     for title, found in titles.items()}, options.out, options.log_steps)
+        plot_curves({title: [read_records(Path(run) / "metrics.jsonl") for run in found] for title,
+                     found in group_runs(options.runs).items()}, options.out, options.log_steps)
     else:
         save_figure(_plot_model(options), options.out)
     print(options.out)

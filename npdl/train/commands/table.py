@@ -44,25 +44,23 @@ def group_runs(folders):
                 text = _describe_setting(name, value)
                 heading += f", {text}" * (text not in outline.replace("=", " "))
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
-        heading += f" (seed{'s' * (len(groups[config]) > 1)} {seeds})"
+        heading += f", seed{'s' * (len(groups[config]) > 1)} {seeds}"
         headings.setdefault(heading, []).extend(run for _, run in groups[config])
     return headings
 
 
 def _make_sort_key(value):
     """Return a key that sorts None before numbers, and numbers before words."""
-    if value is None:
-        return 0, 0
-    return (1, value) if isinstance(value, (int, float)) else (2, str(value))
+    return (0, 0) if value is None else (
+        (1, value) if isinstance(value, (int, float)) else (2, str(value)))
 
 
 def _describe_setting(name, value):
     if value is None:
         return f"no {name}"
     if name == "adapters":
-        return f"LoRA of rank {value.rank}" + "".join(
-            f", {one.name} {getattr(value, one.name)}" for one in dataclasses.fields(value)[1:]
-            if getattr(value, one.name) != one.default)
+        return "LoRA of " + ", ".join(f"{key} {given}" for key, given in vars(value).items()
+                                      if given and (value.bits or key != "rounding"))
     return f"{name} {value[:8] if name.endswith('sha256') else value}"
 
 
@@ -88,7 +86,5 @@ def run(options):
         raise InputError("; ".join(stopped))
     print(format_table({
         heading: [summarise(read_records(Path(folder) / "metrics.jsonl")) for folder in folders]
-        for heading, folders in group_runs(finished).items()}))
-    for line in stopped:
-        print(line)
+        for heading, folders in group_runs(finished).items()}), *stopped, sep="\n")
     return 0
