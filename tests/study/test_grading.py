@@ -150,10 +150,10 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path):
 def test_folders_zips_and_canvas_files_are_graded_and_notebooks_are_not(tmp_path):
     folder = tmp_path / "class"
     write_files(folder, {
-        "deep/work/linear.py": RIGHT, "deep/.venv/linear.py": "", "twice/a/linear.py": RIGHT,
-        "twice/b/linear.py": "other", "book/a.ipynb": "{}", "empty/linear.txt": "",
-        "archive/a.RAR": "", "text/linear.py.txt": RIGHT, "notes.txt": "", "broken.zip": b"PK",
-        "doejane_LATE_12345_678901_linear-1.py": RIGHT})
+        "deep_assignsubmission_file/a/linear.py": RIGHT, "text/linear.py.txt": "", "notes.txt": "",
+        "deep_assignsubmission_onlinetext/.venv/linear.py": "", "empty/linear.txt": "",
+        "twice/a/linear.py": RIGHT, "twice/b/linear.py": "other", "book/a.ipynb": "{}",
+        "archive/a.RAR": "", "broken.zip": b"PK", "doejane_LATE_12345_678901_linear-1.py": RIGHT})
     with zipfile.ZipFile(folder / "zipped.zip", "w") as archive:
         archive.writestr("work\\linear.py", RIGHT)
         archive.writestr("__MACOSX/linear.py", "")
@@ -162,7 +162,7 @@ def test_folders_zips_and_canvas_files_are_graded_and_notebooks_are_not(tmp_path
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     for name, file in (("book", "a.ipynb"), ("archive", "a.RAR"), ("text", "linear.py.txt")):
-        assert f"missing, and the grader doesn't read {file}; ask for linear.py" in points[name]
+        assert f"linear.py is missing; {file} is not graded; ask for linear.py" in points[name]
     assert points["empty"] == "0 of 5" and "can't be read as a zip" in points["broken"]
 
 

@@ -20,15 +20,15 @@ MOST_FILES, MOST_SHOWN = 20_000, 300        # MOST_SHOWN: characters of a list o
 TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # skipped, as is .git
 # Canvas puts all files into one folder, with names such as doejane_LATE_12345_678901_linear-1.py.
 FLAT = re.compile(r"(?P<student>[^_]{1,80})(_LATE)?_\d{1,12}_\d{1,12}_(?P<file>.{1,100})")
-UNREAD = (".ipynb", ".py.txt", ".rar", ".7z", ".tar", ".gz", ".xz")    # the work may be in them
+UNREAD = ".ipynb", ".py.txt", ".rar", ".7z", ".tar", ".gz", ".xz"       # the work may be in them
 ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of copies of a file
 
 
 def find_submissions(folder):
     """Return the submissions in a folder, {student: {file name: path}}.
 
-    A submission is a folder, a zip, or all files of one student that Canvas has put into the folder
-    under its own names. Raises InputError if there is no submission.
+    A submission is a folder, a zip, or all files or folders of one student that Canvas or Moodle
+    has put into the folder under its own names. Raises InputError if there is no submission.
     """
     found, folder = {}, Path(folder)
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -36,8 +36,9 @@ def find_submissions(folder):
         if place.is_symlink() or not (flat or place.is_dir() or place.suffix.lower() == ".zip"):
             print(f"{to_printable(place.name)} is skipped; it is not a folder, zip or Canvas file")
             continue
-        name = flat["student"] if flat else place.name.removesuffix(".zip")
-        found.setdefault(to_printable(name), {})[flat["file"] if flat else place.name] = place
+        name = flat["student"] if flat else place.name.partition("_assignsubmission_")[0]
+        files = found.setdefault(to_printable(name.removesuffix(".zip")), {})
+        files[flat["file"] if flat else place.name] = place
     if not found:
         raise InputError(f"{folder} is not a folder with submissions; give the folder that has "
                          "one folder or zip for each student")
@@ -56,9 +57,8 @@ def read_submitted_file(submission, file_name):
     found = [path for path in paths if path.rpartition("/")[2] == file_name] or [
         path for path in paths if _normalise_name(path) == _normalise_name(file_name)]
     if not found:
-        if others := [path for path in paths if path.lower().endswith(UNREAD)]:
-            raise NotGraded(f"{file_name} is missing, and the grader doesn't read {others[0]}; ask "
-                            f"for {file_name}")
+        if path := next((path for path in paths if path.lower().endswith(UNREAD)), ""):
+            raise NotGraded(f"{file_name} is missing; {path} is not graded; ask for {file_name}")
         shown = ", ".join(paths[:6])[:MOST_SHOWN]
         raise InvalidFile(f"{file_name} is missing; the submission has {shown or 'no file'}")
     texts = {path: _read_limited(path, files[path]) for path in found[:10]}
