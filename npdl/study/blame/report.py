@@ -65,8 +65,8 @@ class Blame:
     def location(self):
         """Return the file, the line number, the function and the loop variables as text."""
         turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
-        return (f"{shorten_path(self.file)}:{self.line} in {self.function}"
-                + f", first at {turns}" * bool(turns))
+        place = f"{shorten_path(self.file)}:{self.line} in {self.function}"
+        return f"{place}, first at {turns}" if turns else place
 
     def __repr__(self):
         """Return the text that is printed."""
