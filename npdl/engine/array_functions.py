@@ -36,7 +36,8 @@ def run_where(condition, x, y, out):
 
 def record_concatenate(recorder, parts, axis=0, out=None, **options):
     """Record np.concatenate as copies into slices of a new array."""
-    if out is not None or axis is None or options:
+    if out is not None or axis is None or options or not all(
+            isinstance(part, np.ndarray) for part in parts):
         return NotImplemented
     values = [plain_value(x) for x in parts]
     result = recorder.wrap_result(np.concatenate(values, axis))
@@ -52,7 +53,7 @@ def record_concatenate(recorder, parts, axis=0, out=None, **options):
 
 def record_stack(recorder, parts, axis=0, out=None, **options):
     """Record np.stack: give each part a new axis, and record np.concatenate."""
-    if out is not None or options:
+    if out is not None or options or not all(isinstance(part, np.ndarray) for part in parts):
         return NotImplemented
     place = axis % (parts[0].ndim + 1)
     return np.concatenate([part[(slice(None),) * place + (None,)] for part in parts], place)

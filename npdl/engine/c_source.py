@@ -271,8 +271,8 @@ def flatten_to_one_row(row_ops):
 
 def has_c_arrays(op):
     """Return True if C has all dtypes of an operation, and all its arrays are aligned."""
-    return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
-        x.offset, *x.strides)) for x in (*op.read_views, op.output))
+    return all(x.dtype.name in TYPES and x.dtype.isnative and not any(
+        s % x.dtype.itemsize for s in (x.offset, *x.strides)) for x in (*op.read_views, op.output))
 
 
 def loop_heads(sizes):
@@ -302,8 +302,8 @@ def operation_expression(op, input_names, input_dtypes):
 
 def cast_expression(expression, dtype, wanted_dtype):
     """Return a C expression converted from `dtype` (None for a literal) to `wanted_dtype`."""
-    if dtype == wanted_dtype:
-        return expression
+    if dtype == wanted_dtype or dtype is None and wanted_dtype.kind in "iu":
+        return expression           # `x < 300` is True for all x of uint8
     if wanted_dtype.kind == "b":
         return f"({expression} != 0)"
     return f"({TYPES[wanted_dtype.name]}){expression}"
@@ -313,7 +313,7 @@ def number_literal(value):
     """Return a Python or NumPy number as a C literal: an integer or a double."""
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (int, np.integer)) and -2**63 <= value < 2**63:
         return f"INT64_C({int(value)})"
     if math.isnan(value):
         return "NAN"

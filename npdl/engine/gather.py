@@ -65,7 +65,7 @@ def _find_table_and_index(view, lookups, writers, op_number):
     table, index = take.inputs
     pitch = table.shape[1] * table.dtype.itemsize
     if view.shape[1] != table.shape[1] or view.offset % pitch or view.strides[0] % pitch or (
-            view.strides[1] != view.dtype.itemsize):
+            view.strides[1] != table.dtype.itemsize):
         return None
     rows = View(index.buffer, index.offset + view.offset // pitch * 8, view.shape[:1],
                 (view.strides[0] // pitch * 8,), index.dtype)

@@ -27,6 +27,12 @@ class Diverged(Exception):
     """A value in a replay differs from the recorded one, so the recording can't be used."""
 
 
+def raise_uncopied(recorded, protocol):
+    """Raise Unsupported if the module copy or pickle copies an array, a number or a generator."""
+    raise Unsupported("an array, a number or a generator of the step was copied by the module copy "
+                      "or by pickle; copy arrays with x.copy(), and don't copy generators")
+
+
 class Recorded:
     """A base class that records calls of ufuncs. Its subclasses are RecordedArray and Number.
 
@@ -35,6 +41,7 @@ class Recorded:
 
     __slots__ = ()
     __hash__ = None
+    __reduce_ex__ = raise_uncopied
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         return self.recorder.record_ufunc(ufunc, method, inputs, options)
@@ -152,6 +159,8 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 class RecordedGenerator:
     """A random generator whose draws are operations: every replay draws from `generator` again."""
 
+    __reduce_ex__ = raise_uncopied
+
     def __init__(self, recorder, generator):
         self.recorder, self.generator = recorder, generator
 
@@ -162,6 +171,17 @@ class RecordedGenerator:
             raise Unsupported(f"the attribute {name} of a random generator was read; only calls of "
                               "its methods can be recorded")
         return lambda *args, **options: self.recorder.record_draw(self, name, args, options)
+
+
+def _make_in_place_method(name):
+    method = getattr(np.lib.mixins.NDArrayOperatorsMixin, name)
+
+    def in_place(self, other):
+        """Return NotImplemented for a NumPy scalar, so that `t += 1` makes a new t, as in NumPy."""
+        buffer = self.buffer
+        is_scalar = self.ndim == 0 and buffer.is_temporary and buffer.nbytes == self.nbytes
+        return NotImplemented if is_scalar else method(self, other)
+    return in_place
 
 
 def _make_reduction_method(ufunc):
@@ -176,6 +196,8 @@ def _make_recorded_method(method_name):
     return lambda self, *args, **options: self.recorder.record_call(method, (self, *args), options)
 
 
+for _name in "add sub mul matmul truediv floordiv mod pow lshift rshift and or xor".split():
+    setattr(RecordedArray, f"__i{_name}__", _make_in_place_method(f"__i{_name}__"))
 for _name, _ufunc in REDUCTIONS.items():
     setattr(RecordedArray, _name, _make_reduction_method(_ufunc))
 for _name in CALLS:

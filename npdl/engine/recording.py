@@ -14,6 +14,7 @@ copy of the state. Afterwards the recording refers to the arrays on the GPU agai
 """
 
 import contextlib
+import copy
 import operator
 import sys
 import threading
@@ -33,7 +34,7 @@ from npdl.engine.recorded_array import (
 )
 
 SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
-           backend.__file__)
+           backend.__file__, copy.__file__)
 _recorders = threading.local()          # `active` is the Recorder that this thread uses now
 
 
@@ -108,6 +109,9 @@ class Recorder:
 
     def wrap_generator(self, generator):
         """Return a random generator as a RecordedGenerator, which records its draws."""
+        if hasattr(generator, "get_state") or hasattr(generator, "getstate"):
+            raise Unsupported(f"the step has a generator of the type {type(generator).__name__}; "
+                              "give it a generator of np.random.default_rng")
         self.generators.append(RecordedGenerator(self, generator))
         if hasattr(generator, "bit_generator"):
             bits = generator.bit_generator
@@ -162,11 +166,12 @@ class Recorder:
 
     def record_ufunc(self, ufunc, method, inputs, options):
         """Record a call of a ufunc or of one of its methods."""
-        if type(options.get("where")) is RecordedArray:
-            raise Unsupported(f"{ufunc.__name__} was called with where=, an array of the step; "
-                              "use np.where")
+        if options.get("where", True) is not True:
+            raise Unsupported(f"{ufunc.__name__} was called with where=; use np.where")
         (out,) = options.pop("out", None) or (None,)
-        if ufunc is np.matmul and out is None:
+        if ufunc is np.matmul and out is not None:      # it may overlap an input
+            return self.record_copy(np.matmul(*inputs, **options), self.save_before_write(out))
+        if ufunc is np.matmul:
             a, b = (x if type(x) is RecordedArray else self.wrap_array(np.asarray(x), "constant")
                     for x in inputs)
             if a.dtype != b.dtype:              # BLAS and cuBLAS multiply arrays of one dtype
@@ -176,6 +181,7 @@ class Recorder:
                 return np.matmul(a, b[:, None], **options)[..., 0]
             if a.ndim == 1:
                 return np.matmul(a[None], b, **options)[..., 0, :]
+        inputs = [np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs]
         call = ufunc if method == "__call__" else getattr(ufunc, method)
         if method == "at":
             return self.record_in_place_call(call, inputs, options)
@@ -213,7 +219,7 @@ class Recorder:
         For a Number, return an array with one entry, into which every replay writes the Number.
         """
         if not isinstance(value, Number):
-            return value
+            return np.asarray(value) if isinstance(value, (list, tuple)) else value
         key = id(value), None if loop_dtypes is None else loop_dtypes[position]
         if key not in self._known:
             self._known[key] = entry = np.array(value.value, key[1])
@@ -243,8 +249,8 @@ class Recorder:
             args, options = put_back(arrays)
             return function(*args, **options)
         result = call(*(x.value for x in inputs))
-        others = inputs if function is np.nan_to_num else inputs[1:]
-        if any(result is x.value for x in others):
+        others = (*args[function is not np.nan_to_num:], *options.values())
+        if any(result is plain_value(x) for x in others):
             raise Unsupported(f"{get_function_name(function)}() writes into an argument; give this "
                               "argument as out=, or leave out copy=False")
         if not isinstance(result, (tuple, list)):
@@ -283,11 +289,13 @@ class Recorder:
         def run(_, *arrays, out):
             args, options = put_back(arrays)
             function(out, *args, **options)
-        self.add_operation(get_function_name(function), [target, *inputs], target, run)
+        self.add_operation(get_function_name(function) + "()", [target, *inputs], target, run)
 
     def record_copy(self, value, out):
         """Record that `value` is written into `out`. The value is cast and broadcast as needed."""
         np.copyto(out.value, plain_value(value), casting="unsafe")
+        while getattr(value, "ndim", 0) > out.ndim:         # x[0] = y for y of shape (1, ..)
+            value = value[0]
         value = self.as_operand(value, 0, (out.dtype,))
         return self.add_operation("copy", [value], out, run_copy)
 
@@ -297,6 +305,8 @@ class Recorder:
             result = self.wrap_result(x.value[plain_value(index)])
             if type(index) is RecordedArray:
                 self.is_index_in_range(index, len(x))
+            if index.min() < 0:
+                index = np.where(index < 0, index + len(x), index)
             return self.add_operation("take", [x, index], result, run_take)
         return self.record_call(operator.getitem, (x, index), {})
 
@@ -307,7 +317,7 @@ class Recorder:
 
     def record_setitem(self, x, index, value):
         x = self.save_before_write(x)
-        if any(isinstance(i, (np.ndarray, list, bool)) for i in (
+        if any(isinstance(i, (np.ndarray, list, tuple, range, bool, np.bool_)) for i in (
                 index if isinstance(index, tuple) else (index,))):
             self.record_in_place_call(operator.setitem, (x, index, value), {})
             return
@@ -321,9 +331,10 @@ class Recorder:
             raise Unsupported(f"the random generator's {method_name}() got an array as an argument;"
                               " give it numbers")
         result = getattr(rng.generator, method_name)(*args, **options)
-        if not isinstance(result, np.ndarray):
-            raise Unsupported(f"the random generator's {method_name}() returned no array; give a "
-                              "shape")
+        if not isinstance(result, np.ndarray) or any(
+                result is x for x in (*args, *options.values())):
+            raise Unsupported(f"the random generator's {method_name}() returned no new array; give "
+                              "a shape, and no out=")
 
         def run(out):
             np.copyto(out, getattr(rng.generator, method_name)(*args, **options))

@@ -6,8 +6,10 @@ checks that a value on which the calls depend is still the same. If a guard fail
 its writes and random draws, and raises `Diverged`.
 """
 
+import copy
 import ctypes
 import sys
+from numbers import Real
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from npdl.core import map_nested
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import Diverged, RecordedArray, Unsupported, plain_value
 from npdl.engine.simplify import simplify
-from npdl.engine.state import Mirror, is_random_generator
+from npdl.engine.state import PLAIN, Mirror, is_random_generator
 
 
 class Recording:
@@ -36,6 +38,10 @@ class Recording:
             objects = self.mirror.copy(step.objects)
             self._answer = step.function(*objects, *map_nested(self._wrap_argument, arguments))
             self.mirror.record_assignments()
+        for x in find_leaves(lambda x: not isinstance(x, (np.ndarray, Real, np.generic, *PLAIN)),
+                             self._answer):
+            raise Unsupported(f"the step returns a {type(x).__name__}; return arrays, numbers, and "
+                              "tuples, lists or dicts of them")
         recorder.roll_back()
         release_freed_memory()
         if not self.mirror.keeps_structure:         # the next step is recorded again
@@ -51,7 +57,7 @@ class Recording:
 
     def _wrap_argument(self, value):
         """Return an argument; wrap an array, a float or a generator, so that it is recorded."""
-        if isinstance(value, np.ndarray):
+        if type(value) in (np.ndarray, np.memmap):
             recorded = self.recorder.wrap_array(np.array(value), "input")
         elif type(value) is float:
             recorded = Number(self.recorder, value)
@@ -94,8 +100,8 @@ class Recording:
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
         results = (self.lowered.get_array(view).copy()[()] for view in self._results)
-        return map_nested(lambda x: next(results) if is_recorded_array(x) else plain_value(x),
-                          self._answer)
+        return map_nested(lambda x: next(results) if is_recorded_array(x) else copy.copy(
+            plain_value(x)), self._answer)
 
     def _run_calls(self):
         arrays = [(array, array.copy()) for array in self._backups]
@@ -105,12 +111,12 @@ class Recording:
             with np.errstate(all="ignore"):
                 for call in self.lowered.calls:
                     call()
-        except Diverged:
+        except Exception as error:          # of a guard, or of a function such as np.linalg.inv
             for array, before in arrays:
                 array[...] = before
             for bits, before in generators:
                 bits.state = before
-            raise
+            raise Diverged("a call of the replay failed") from error
 
 
 def find_leaves(condition, nested):

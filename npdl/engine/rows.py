@@ -102,7 +102,7 @@ def make_row_operation(op, row_count=None):
 def _can_generate_code(op):
     """Return True if code can be generated for an operation and its dtypes."""
     dtypes = [x.dtype for x in (*op.read_views, op.output)] + list(op.loop or ())
-    if any(dtype.name not in TYPES for dtype in dtypes):
+    if not all(dtype.name in TYPES and dtype.isnative for dtype in dtypes):
         return False
     if op.kind in REDUCTIONS:
         return op.read_views[0].dtype.kind == "f" and op.output.dtype.kind == "f" and not (

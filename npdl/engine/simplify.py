@@ -133,7 +133,7 @@ def assign_first_gradients(operations, results):
                     term.buffer.is_temporary and (
                         writers[term.buffer] == readers[term.buffer] == 1)):
                 changed[makers[term.buffer]] = maker.replace(
-                    output=view.reshaped(*maker.output.shape))
+                    output=maker.output._replace(buffer=view.buffer))
                 removed |= {start, i}
         for view in op.written_views:
             makers[view.buffer] = i

@@ -1,6 +1,6 @@
 """Copies of the objects of a step, such as a model and its optimizer, with recorded arrays.
 
-    mirror = Mirror(recorder, varying=set())
+    mirror = Mirror(recorder, varying={})
     model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
     mirror.record_assignments()                         # find what the step assigned to the copies
 
@@ -14,26 +14,28 @@ such as the optimizer's count of steps, is an input of every replay instead.
 """
 
 import types
+from enum import Enum
 
 import numpy as np
 
 from npdl.backend import is_device_array
-from npdl.core import rebuild
+from npdl.core import map_nested, rebuild
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import Unsupported
 
 COUNTER = "steps"           # an attribute that is known to change in every step
 MISSING = object()
-PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtype, np.ufunc,
+PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtype, np.ufunc, Enum,
          types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
 class Mirror:
     """Copies of objects such as a model, in which arrays are recorded arrays.
 
-    varying          {(id of a container, key)} of the numbers that a step changes; a container is
-                     a list, a dict, or the __dict__ of an object. (id, key, np.ndarray) means that
-                     the step computes this number from arrays: it is then stored as an array
+    varying          {(id of a container, key): None} of the numbers that a step changes; a
+                     container is a list, a dict, or the __dict__ of an object. The key
+                     (id, key, np.ndarray) means that the step assigns arrays; its value is a copy
+                     of the arrays, into which replays write
     counters         (container, key, Number) for each of these numbers
     assignments      (container, key, value) for each of these numbers that the step has assigned
     keeps_structure  True if a replay can repeat all assignments
@@ -41,7 +43,8 @@ class Mirror:
 
     def __init__(self, recorder, varying):
         self.recorder, self.varying, self.counters, self.assignments = recorder, varying, [], []
-        self._copies, self.keeps_structure = {}, True
+        self._copies, self._owned, self._replaced = {}, {}, set()
+        self.keeps_structure = True
         self._containers = []       # (container, copy, {key: value}, {key: copied value})
 
     def copy(self, value):
@@ -76,22 +79,34 @@ class Mirror:
                               "keep this object outside of the model")
         copy = type(value)() if is_container else object.__new__(type(value))
         self._copies[id(value)] = copy          # its entries may contain the value itself
-        self._copy_entries(*((value, copy) if is_container else (vars(value), vars(copy))))
+        if is_container:
+            self._copy_entries(value, copy)
+        if hasattr(value, "__dict__"):
+            self._copy_entries(vars(value), vars(copy))
         return copy
 
     def _copy_entries(self, container, copy):
         """Copy the entries of a list or a dict into `copy`."""
-        originals = get_entries(container)
+        originals, copies = get_entries(container), {}
         for key, value in originals.items():
-            if isinstance(value, np.generic) and (id(container), key, np.ndarray) in self.varying:
-                originals[key] = container[key] = np.array(value)       # a replay can write into it
-        copies = {key: self._copy_entry(container, key, value)
-                  for key, value in originals.items()}
+            place = id(container), key, np.ndarray
+            if id(value) in self._owned or self.varying.get(place, value) is not value:
+                value = map_nested(self._own, value)
+                self.varying[place] = originals[key] = container[key] = value
+            copies[key] = self._copy_entry(container, key, value)
         if isinstance(copy, dict):
             copy.update(copies)
         else:
             copy.extend(copies.values())
         self._containers.append((container, copy, originals, copies))
+
+    def _own(self, value):
+        """Return a copy of an array or a NumPy scalar: the user may still use the original."""
+        if id(value) in self._copies or not (
+                isinstance(value, (np.ndarray, np.generic)) or is_device_array(value)):
+            return value
+        copy = np.array(value) if isinstance(value, np.generic) else value.copy()
+        return self._owned.setdefault(id(value), (value, copy))[1]
 
     def _copy_entry(self, container, key, value):
         varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
@@ -105,8 +120,9 @@ class Mirror:
         """Return True if the originals still have the arrays and settings that were copied."""
         try:
             return all(len(container) == len(originals) and all(
-                container[key] is value or isinstance(copies[key], Number) or is_same_plain_value(
-                    container[key], value) for key, value in originals.items())
+                container[key] is value or is_same_plain_value(container[key], value)
+                or isinstance(copies[key], Number) and type(container[key]) is type(value)
+                for key, value in originals.items())
                 for container, _, originals, copies in self._containers)
         except KeyError:
             return False
@@ -118,43 +134,50 @@ class Mirror:
         the step changed a number, this number is added to `varying`.
         """
         moves = []
-        for container, copy, _, copies in self._containers:
+        for container, copy, _, copies in reversed(self._containers):       # parents first
             entries = get_entries(copy)
             if copies.keys() - entries.keys():
                 raise Unsupported("the step removes an attribute or an item of the model; assign "
                                   "None to it instead")
             for key, new in entries.items():
-                old = copies.get(key, MISSING)
-                if new is old:
-                    continue
+                old, pairs = copies.get(key, MISSING), []
                 if isinstance(old, Number) and isinstance(new, (int, float, Number)):
                     self.assignments.append((container, key, new))
-                elif not self._collect_array_changes(old, new, moves):
+                    continue
+                place = id(container), key, np.ndarray
+                keeps = self._collect_array_changes(old, new, pairs)
+                if not keeps or place not in self.varying and any(a is not b for a, b in pairs):
                     self.keeps_structure = False
-                    if isinstance(new, np.ndarray):
-                        self.varying.add((id(container), key, np.ndarray))
-                    elif isinstance(new, Number) or isinstance(old, (int, float)) and isinstance(
-                            new, (int, float)):
-                        self.varying.add((id(container), key))
-        moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]
+                    is_number = isinstance(new, Number) or isinstance(old, (int, float)) and (
+                        isinstance(new, (int, float)))
+                    self.varying.setdefault(place[:2] if is_number else place)
+                if id(copy) not in self._replaced:
+                    moves += pairs
+        buffers = {(old.buffer, new.buffer) for old, new in moves}
+        if any(len(set(side)) < len(buffers) for side in zip(*buffers, strict=True)):
+            self.keeps_structure = False        # arrays share memory only before or after the step
+        moves = [(old, new if new.buffer.is_temporary else new.copy())
+                 for old, new in moves if old.value is not new.value]
         for old, new in moves:
             old[...] = new
 
     def _collect_array_changes(self, old, new, moves):
-        """Append (array in `old`, its new value) to `moves` for each array that `new` replaces.
+        """Append (array in `old`, array in `new`) to `moves` for each array.
 
         Return False if `old` and `new` have different structures.
         """
+        if type(new) is np.ndarray:
+            new = self.recorder.wrap_array(new, "constant")
         if type(old) is not type(new):
             return False
         if isinstance(old, np.ndarray):
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 return False
-            if old.value is not new.value:
-                moves.append((old, new))
+            moves.append((old, new))
             return True
         if old is new or is_same_plain_value(old, new):
             return True
+        self._replaced.add(id(getattr(old, "__dict__", old)))
         before, after = get_entries(old), get_entries(new)
         return before is not None and before.keys() == after.keys() and all(
             self._collect_array_changes(before[key], after[key], moves) for key in before)

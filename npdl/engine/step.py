@@ -10,6 +10,7 @@ call, and one line on standard error gives the reason.
 """
 
 import functools
+import random
 import sys
 import traceback
 
@@ -80,7 +81,7 @@ class RecordedStep:
         self.function, self.objects = function, objects
         self.print_note = print_note or print_note_once
         self.target = make_target(target, self.print_note)
-        self.recordings, self.varying, self.why_not = [], set(), None
+        self.recordings, self.varying, self.why_not = [], {}, None
         self._diverged, self._unusable = 0, 0       # recordings after a Diverged; unusable in a row
 
     def __call__(self, *arguments):
@@ -115,10 +116,10 @@ class RecordedStep:
                                  "call to call, for example in an `if` or in float(x)")
             return self.run_without_recording(arguments)
         recorder = Recorder()
-        state = np.random.get_state()
+        state, python_state = np.random.get_state(), random.getstate()
         try:
             recording = Recording(self, key, recorder, arguments)
-        except CompilerError:
+        except (CompilerError, KeyboardInterrupt):
             recorder.roll_back()
             raise
         except Exception as error:
@@ -126,18 +127,21 @@ class RecordedStep:
             if isinstance(error, InputError) and not is_host():
                 raise               # a plain step on the GPU would not check the values
             np.random.set_state(state)
+            random.setstate(python_state)
             answer = self.run_without_recording(arguments)      # may raise the same error
             self._stop_recording(f"{type(error).__name__}: {error}{describe_location(error)}")
             return answer
-        if not all(map(np.array_equal, state[1:3], np.random.get_state()[1:3])):
-            self._stop_recording("it draws from NumPy's global random generator; give the step a "
-                                 "generator as an argument")
+        if python_state != random.getstate() or not all(
+                map(np.array_equal, state[1:3], np.random.get_state()[1:3])):
+            self._stop_recording("it draws from the global random generator of NumPy or Python; "
+                                 "give the step a generator as an argument")
         elif recording.lowered is not None:
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         if recording.lowered is None:
             self._unusable += 1
             np.random.set_state(state)
-            return self.run_without_recording(arguments)
+            random.setstate(python_state)
+            return self.run_without_recording(map_arrays(arguments, np.array))  # may be kept
         self._diverged, self._unusable = self._diverged + diverged, 0
         return recording.answer
 
@@ -157,7 +161,7 @@ def make_recording_key(arguments):
     """Describe the arguments in a text. Arguments with equal texts can use the same recording."""
     def describe(x):
         if isinstance(x, np.ndarray):
-            return x.shape, x.dtype.str
+            return type(x), x.shape, x.dtype.str
         return type(x), None if is_replay_input(x) else x
     return repr(map_nested(describe, arguments))
 

@@ -18,7 +18,7 @@ import numpy as np
 from npdl.core import map_nested
 from npdl.engine.prefix import PrefixRowsCache, make_prefix_model
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.state import Mirror
+from npdl.engine.state import Mirror, is_random_generator
 from npdl.engine.training import set_prefix_gradients, set_shard_gradients, sum_gradients_and_update
 from npdl.errors import InputError
 from npdl.options import require_positive
@@ -30,10 +30,11 @@ class ShardedStep:
     def __init__(self, make, model, loss, optimizer, threads, share_prefixes=False):
         require_positive(threads=threads)
         ignores = getattr(loss, "ignored", None) is not None
-        if threads > 1 and (ignores or getattr(loss, "average", "") == "token"):
-            raise InputError(f"threads = {threads}: this loss averages over a number of targets "
-                             "that may differ from thread to thread; give threads=1, or a loss "
-                             "with average='sample' and no ignored target")
+        if threads > 1 and (ignores or getattr(loss, "average", "") == "token"
+                            or getattr(loss, "reduction", "mean") != "mean"):
+            raise InputError(f"threads = {threads}: this loss is not the mean of the losses of the "
+                             "sequences; give threads=1, or a loss with reduction='mean', "
+                             "average='sample' and no ignored target")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
         if share_prefixes:
             make_prefix_model(model)                # raises InputError for any other model
@@ -45,12 +46,11 @@ class ShardedStep:
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched.is_current():
             return
-        no_recorder = SimpleNamespace(wrap_array=lambda array, buffer_role: array,
-                                      wrap_generator=lambda generator: generator)
-        self._watched = Mirror(no_recorder, set())      # only detects changes of the model
+        no_recorder = SimpleNamespace(wrap_array=lambda array, buffer_role: array)
+        self._watched = Mirror(no_recorder, {})      # only detects changes of the model
         try:
             self._watched.copy((self.model, self.loss) if self.threads > 1 else ())
-        except Unsupported as error:
+        except (Unsupported, AttributeError) as error:      # an AttributeError for a generator
             raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
                              "copied for each thread; give threads=1") from error
         self.models = [self.model, *(self.model.replica() for _ in range(self.threads - 1))]
@@ -75,7 +75,8 @@ class ShardedStep:
         rng, rngs, jobs = options.get("rng"), [], []
         for i in range(count):
             part = slice(ends[i], ends[i + 1])
-            arguments = [slice_batch(nest, part, B) for nest in (inputs, targets, options)]
+            others = {name: value for name, value in options.items() if name != "rng"}
+            arguments = [slice_batch(nest, part, B) for nest in (inputs, targets, others)]
             if rng is not None:
                 rngs.append(copy.deepcopy(rng))
                 arguments[2]["rng"] = ShardGenerator(rngs[i], part, B)
@@ -122,13 +123,22 @@ class ShardGenerator:
         self.generator, self.part, self.B = generator, part, B
         self.bit_generator = generator.bit_generator
 
+    def __getattr__(self, name):
+        raise AttributeError(f"with several threads, a model may call rng.random, but not "
+                             f"rng.{name}; give threads=1")
+
     def random(self, shape):
         """Return numbers in [0, 1) with the shape `shape`; its first axis counts the sequences."""
+        if shape[0] != self.part.stop - self.part.start:
+            raise InputError(f"rng.random({shape}): with several threads, the first axis must "
+                             "count the sequences of the batch; give threads=1")
         return self.generator.random((self.B, *shape[1:]))[self.part]
 
 
 def slice_batch(nested, part, B):
     """Return a copy of nested arguments, with x[part] in place of each array x of length B."""
     def cut_array(x):
+        if is_random_generator(x):
+            raise InputError("with several threads, give a generator only as rng=..")
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
     return map_nested(cut_array, nested)

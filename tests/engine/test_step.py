@@ -174,8 +174,8 @@ class Squares(Layer):
     (lambda y: np.clip(y, 0.0, 1.0, y), r"Unsupported: clip\(\) writes into an argument.*"),
     (lambda y: np.nan_to_num(y, copy=False), r"Unsupported: nan_to_num\(\) writes.*"),
     (lambda y: np.exp(y, where=y < 9, out=y), r"Unsupported: exp was called with where=.*"),
-    (lambda y: y + np.random.rand(*y.shape) * 0, "it draws from NumPy's global random generator; "
-     "give the step a generator as an argument")])
+    (lambda y: y + np.random.rand(*y.shape) * 0, "it draws from the global random generator of "
+     "NumPy or Python; give the step a generator as an argument")])
 def test_unrecordable_step_runs_plainly_after_one_line(unusual, why, capsys):
     models, plain, step = make_step_pair(lambda: Squares(unusual), loss=SquaredError())
     for seed in range(12):
