@@ -24,7 +24,9 @@ class Arena:
         uses = [{view.buffer: view.buffer.nbytes for op in group.operations for view in op.views
                  if view.buffer.is_temporary and view.buffer not in group.local}
                 for group in groups]
-        self.offsets, self.nbytes = assign_offsets(uses, [view.buffer for view in results])
+        uses.append({view.buffer: view.buffer.nbytes for view in results
+                     if view.buffer.is_temporary})
+        self.offsets, self.nbytes = assign_offsets(uses)
 
     def allocate(self):
         """Make the block in the host's memory."""
@@ -38,11 +40,10 @@ class Arena:
         return view.as_array(view.buffer.address, view.buffer.array)
 
 
-def assign_offsets(sizes_in_use, used_later=()):
+def assign_offsets(sizes_in_use):
     """Place buffers in one block; return ({buffer: its first byte}, the number of bytes).
 
     sizes_in_use  for each point in time, {buffer in use: its number of bytes}
-    used_later    buffers that are also used after the last point in time
 
     The largest buffers are placed first. Each buffer goes into the first gap that is large enough.
     Gaps are the bytes that no placed buffer needs while this buffer is in use.
@@ -53,7 +54,6 @@ def assign_offsets(sizes_in_use, used_later=()):
         last |= dict.fromkeys(used, i)
         for buffer in used:
             first.setdefault(buffer, i)
-    last |= dict.fromkeys(used_later, len(sizes_in_use))
     keys = sorted(sizes, key=lambda key: -sizes[key])
     begin, end = (np.array([times[key] for key in keys]) for times in (first, last))
     low, high = np.zeros((2, len(keys)), np.int64)

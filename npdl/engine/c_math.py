@@ -100,7 +100,7 @@ TYPES = {"float32": "float", "float64": "double", "bool": "uint8_t", "int8": "in
 # Elementwise operations in C. {s} is the suffix of functions of math.h, {t} of the functions above.
 EXPRESSIONS = {
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
-    "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "reciprocal": "1 / {0}",
+    "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "reciprocal": "1.0 / {0}",
     "sqrt": "sqrt{s}({0})", "absolute": "({0} > 0 ? {0} : 0 - {0})",
     "sign": "({0} > 0 ? 1 : {0} < 0 ? -1 : {0})",
     "exp": "exp_{t}({0})", "log": "log_{t}({0})", "tanh": "tanh_{t}({0})", "erf": "erf_{t}({0})",

@@ -115,7 +115,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 
     def __pow__(self, exponent):
         """Compute np.square for the exponent 2 and np.sqrt for 0.5, as NumPy does."""
-        if type(exponent) in (int, float) and self.dtype.kind == "f":
+        if type(exponent) is int or type(exponent) is float and self.dtype.kind == "f":
             quick = {2: np.square, 0.5: np.sqrt}.get(exponent)
             if quick is not None:
                 return quick(self)

@@ -124,6 +124,14 @@ class Recorder:
             restore(saved)
         self._saved.clear()
 
+    def check_overlaps(self):
+        """Raise Unsupported if two arrays share memory and are not views of one array."""
+        buffers = sorted(self._buffers.values(), key=lambda buffer: buffer.address)
+        if any(a.address + a.nbytes > b.address
+               for a, b in zip(buffers, buffers[1:], strict=False)):
+            raise Unsupported("two arrays of the step share memory, but NumPy doesn't know it ("
+                              "their `base` is not one array); use slices of one array")
+
     def get_view(self, array):
         """Return the View of a recorded or plain array, which says where its memory lies."""
         if type(array) is RecordedArray:
@@ -181,12 +189,12 @@ class Recorder:
                 return np.matmul(a, b[:, None], **options)[..., 0]
             if a.ndim == 1:
                 return np.matmul(a[None], b, **options)[..., 0, :]
-        inputs = [np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs]
         call = ufunc if method == "__call__" else getattr(ufunc, method)
         if method == "at":
             return self.record_in_place_call(call, inputs, options)
         if ufunc.nout > 1 or method not in ("__call__", "reduce"):
             return self.record_call(call, inputs, options | {"out": out})
+        inputs = [np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs]
         if method == "reduce":
             options = {"axis": 0} | options
         values = [plain_value(x) for x in inputs]
@@ -316,13 +324,12 @@ class Recorder:
             bool, (index.min() >= -size) & (index.max() < size))
 
     def record_setitem(self, x, index, value):
-        x = self.save_before_write(x)
-        if any(isinstance(i, (np.ndarray, list, tuple, range, bool, np.bool_)) for i in (
-                index if isinstance(index, tuple) else (index,))):
+        x, index = self.save_before_write(x), index if isinstance(index, tuple) else (index,)
+        if any(isinstance(i, (np.ndarray, list, tuple, range, bool, np.bool_)) for i in index):
             self.record_in_place_call(operator.setitem, (x, index, value), {})
             return
-        if index is not Ellipsis:       # with an ellipsis, NumPy returns a view of a single entry
-            index = (*index, ...) if isinstance(index, tuple) else (index, ...)
+        if not any(i is Ellipsis for i in index):       # with one, NumPy returns views of entries
+            index = (*index, ...)
         self.record_copy(value, RecordedArray(self, x.value[index], x.buffer))
 
     def record_draw(self, rng, method_name, args, options):

@@ -36,8 +36,15 @@ class Recording:
         with recorder, np.errstate(all="ignore"):
             self.mirror = Mirror(recorder, step.varying)
             objects = self.mirror.copy(step.objects)
+            if self.mirror.own_assigned_arrays():
+                self.mirror = Mirror(recorder, step.varying)
+                objects = self.mirror.copy(step.objects)
             self._answer = step.function(*objects, *map_nested(self._wrap_argument, arguments))
+            # The assignments may overwrite returned arrays of the state
+            self._answer = map_nested(lambda x: x.copy() if is_recorded_array(x) and not (
+                x.buffer.is_temporary) else x, self._answer)
             self.mirror.record_assignments()
+        recorder.check_overlaps()
         for x in find_leaves(lambda x: not isinstance(x, (np.ndarray, Real, np.generic, *PLAIN)),
                              self._answer):
             raise Unsupported(f"the step returns a {type(x).__name__}; return arrays, numbers, and "
@@ -97,9 +104,9 @@ class Recording:
         for function in self.recorder.before_replay:
             function()
         self._run_calls()
+        results = iter([self.lowered.get_array(view).copy()[()] for view in self._results])
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
-        results = (self.lowered.get_array(view).copy()[()] for view in self._results)
         return map_nested(lambda x: next(results) if is_recorded_array(x) else copy.copy(
             plain_value(x)), self._answer)
 

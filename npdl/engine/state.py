@@ -14,13 +14,14 @@ such as the optimizer's count of steps, is an input of every replay instead.
 """
 
 import types
+from collections import Counter
 from enum import Enum
 
 import numpy as np
 
 from npdl.backend import is_device_array
 from npdl.core import map_nested, rebuild
-from npdl.engine.operation import Number
+from npdl.engine.operation import Number, find_base_array
 from npdl.engine.recorded_array import Unsupported
 
 COUNTER = "steps"           # an attribute that is known to change in every step
@@ -43,8 +44,7 @@ class Mirror:
 
     def __init__(self, recorder, varying):
         self.recorder, self.varying, self.counters, self.assignments = recorder, varying, [], []
-        self._copies, self._owned, self._replaced = {}, {}, set()
-        self.keeps_structure = True
+        self._copies, self._replaced, self.keeps_structure = {}, set(), True
         self._containers = []       # (container, copy, {key: value}, {key: copied value})
 
     def copy(self, value):
@@ -87,26 +87,35 @@ class Mirror:
 
     def _copy_entries(self, container, copy):
         """Copy the entries of a list or a dict into `copy`."""
-        originals, copies = get_entries(container), {}
-        for key, value in originals.items():
-            place = id(container), key, np.ndarray
-            if id(value) in self._owned or self.varying.get(place, value) is not value:
-                value = map_nested(self._own, value)
-                self.varying[place] = originals[key] = container[key] = value
-            copies[key] = self._copy_entry(container, key, value)
+        originals = get_entries(container)
+        copies = {key: self._copy_entry(container, key, value)
+                  for key, value in originals.items()}
         if isinstance(copy, dict):
             copy.update(copies)
         else:
             copy.extend(copies.values())
         self._containers.append((container, copy, originals, copies))
 
-    def _own(self, value):
-        """Return a copy of an array or a NumPy scalar: the user may still use the original."""
-        if id(value) in self._copies or not (
-                isinstance(value, (np.ndarray, np.generic)) or is_device_array(value)):
-            return value
-        copy = np.array(value) if isinstance(value, np.generic) else value.copy()
-        return self._owned.setdefault(id(value), (value, copy))[1]
+    def own_assigned_arrays(self):
+        """Replace the arrays into which replays write by copies: the user may keep the originals.
+
+        Return True if an array was replaced. An array that shares its memory with another attribute
+        is not replaced.
+        """
+        before = [(place, container, key, value)
+                  for container, _, originals, _ in self._containers
+                  for key, value in originals.items() if self.varying.get(
+                      place := (id(container), key, np.ndarray), value) is not value]
+        if not before:
+            return False
+        roots = Counter(id(find_base_array(x)) for _, _, originals, _ in self._containers
+                        for value in originals.values() if not isinstance(value, (list, dict))
+                        for x in find_arrays(value))
+        for place, container, key, value in before:
+            if all(roots[id(find_base_array(x))] == 1 for x in find_arrays(value)):
+                container[key] = map_nested(copy_array, value)
+            self.varying[place] = container[key]
+        return True
 
     def _copy_entry(self, container, key, value):
         varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
@@ -181,6 +190,25 @@ class Mirror:
         before, after = get_entries(old), get_entries(new)
         return before is not None and before.keys() == after.keys() and all(
             self._collect_array_changes(before[key], after[key], moves) for key in before)
+
+
+def is_array(value):
+    """Return True for an array on the CPU or the GPU, and for a NumPy scalar."""
+    return isinstance(value, (np.ndarray, np.generic)) or is_device_array(value)
+
+
+def copy_array(value):
+    """Return a copy of an array, an array with the entry of a NumPy scalar, or another value."""
+    if isinstance(value, np.generic):
+        return np.array(value)
+    return value.copy() if is_array(value) else value
+
+
+def find_arrays(nested):
+    """Return the arrays in nested tuples, lists and dicts."""
+    arrays = []
+    map_nested(lambda x: arrays.append(x) if is_array(x) else None, nested)
+    return arrays
 
 
 def get_entries(container):
