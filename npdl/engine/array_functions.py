@@ -31,7 +31,7 @@ def record_where(recorder, condition, *choices):
 
 def run_where(condition, x, y, out):
     np.copyto(out, y, casting="unsafe")
-    np.copyto(out, x, where=condition, casting="unsafe")
+    np.copyto(out, x, where=np.asarray(condition, bool), casting="unsafe")
 
 
 def record_concatenate(recorder, parts, axis=0, out=None, **options):

@@ -118,12 +118,12 @@ class Recording:
             with np.errstate(all="ignore"):
                 for call in self.lowered.calls:
                     call()
-        except Exception as error:          # of a guard, or of a function such as np.linalg.inv
+        except Exception:                   # of a guard, or of a function such as np.linalg.inv
             for array, before in arrays:
                 array[...] = before
             for bits, before in generators:
                 bits.state = before
-            raise Diverged("a call of the replay failed") from error
+            raise
 
 
 def find_leaves(condition, nested):

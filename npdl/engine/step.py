@@ -19,7 +19,6 @@ import numpy as np
 from npdl.backend import is_device_array, is_host, to_device, to_host
 from npdl.core import map_nested
 from npdl.engine.c_build import CompilerError
-from npdl.engine.recorded_array import Diverged
 from npdl.engine.recording import SKIPPED, Recorder
 from npdl.engine.replay import Recording, is_replay_input
 from npdl.engine.target import make_target
@@ -98,7 +97,7 @@ class RecordedStep:
             if recording.key == key and recording.mirror.is_current():
                 try:
                     return recording.replay(arguments)
-                except Diverged:
+                except Exception:           # Diverged, or an error that a plain step raises, too
                     diverged = True
         return self._record(key, arguments, diverged)
 

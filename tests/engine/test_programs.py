@@ -4,10 +4,14 @@ Layers use a small part of what can follow what. These programs mix maps, sums o
 of any strides, writes into parts of arrays, and products, on shapes that group in many ways.
 """
 
+import copy
+from enum import Enum
+
 import numpy as np
 import pytest
 
 from npdl import functions
+from npdl.core import Cache
 from npdl.engine import RecordedStep, numpy_target
 from tests.engine.test_equality import TARGETS, needs_compiler
 from tests.tools import slow
@@ -108,6 +112,133 @@ def test_random_program_equals_numpy(seed, target, monkeypatch):
                 np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
             np.testing.assert_allclose(step.objects[0][0], plain, rtol=tolerance, atol=tolerance)
     assert step.why_not is None and len(step.recordings) == 1
+
+
+Mode = Enum("Mode", "FAST SLOW")
+
+
+def make_state():
+    """Attributes: `h` and `c` are one array, and `items` is a list with an attribute."""
+    class Items(list):
+        factor = 1.0
+    both, items = np.zeros((4, 3)), Items([np.ones(3)])
+    items.factor = 2.0
+    return Cache(h=both, c=both, best=np.ones((4, 3)), now=np.zeros((4, 3)), kept=None, count=1,
+                 table=np.arange(9.0).reshape(3, 3), square=np.eye(3), mode=Mode.FAST, items=items)
+
+
+def run_unusual_step(o, x, index):
+    """Aliases of attributes and of scalars, and operations that layers rarely use."""
+    total = first_total = x.sum()
+    total += 1.0                                # a NumPy scalar: first_total stays the same
+    y = x.copy()
+    y[(0, 2), :] = 7.0
+    y[range(1, 2)] += 1.0
+    y[..., 1] = [1.0, 2.0, 3.0, 4.0]
+    y[3] = x[1:2]                               # NumPy drops the first axis
+    y[np.True_] *= 2.0
+    before, old = o.best.sum(), o.h
+    o.now += x
+    after = o.best.sum()                        # after two steps, `best` and `now` are one array
+    o.best, o.kept, o.h, o.c = o.now, x, np.tanh(x + o.c), o.c * 0.5 + x
+    o.count += 1
+    rows, small = o.table[index], index.astype("uint8")
+    np.matmul(x[:3], o.square, out=o.square)
+    return (total, first_total, y, before, after, old, rows @ x.T, rows.T @ x[index % 4],
+            small != -100, small < 300, index < 2**70, 1 / np.abs(-0.0 * np.abs(x)),
+            index * o.count, x.astype(">f8") * 2.0, x * (2.0 if o.mode is Mode.FAST else 3.0),
+            x * o.items.factor + o.items[0] + [1, 2, 3], np.concatenate([x[:0], x[:0]]),
+            np.stack([x[0], [1.0, 2.0, 3.0]]), np.where(index, index, -1), (x > 0) ** 2, np.ones(2))
+
+
+@pytest.mark.usefixtures("unoptimized_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_unusual_step_equals_numpy_and_writes_into_no_array_of_the_caller(target):
+    plain, recorded, zeros = make_state(), make_state(), np.zeros((4, 3))
+    step, rng = RecordedStep(run_unusual_step, (recorded,), target), np.random.default_rng(0)
+    batches = rng.standard_normal((8, 4, 3))
+    given = batches.copy()
+    with np.errstate(all="ignore"):
+        for i, x in enumerate(batches):
+            if i == 6:                          # a reset, and a count of another type
+                plain.h = recorded.h = zeros
+                plain.count = recorded.count = 0.5
+            index = rng.integers(-3, 3, 7)
+            found, wanted = step(x, index), run_unusual_step(plain, x, index)
+            for a, b in zip([*found, recorded.h, recorded.c, recorded.now, recorded.square],
+                            [*wanted, plain.h, plain.c, plain.now, plain.square], strict=True):
+                assert np.asarray(a).dtype == np.asarray(b).dtype
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+            found[-1][...] = 5.0
+    np.testing.assert_array_equal(batches, given)
+    assert step.why_not is None and step.recordings and not zeros.any()
+
+
+def invert(o, x, index):
+    o.grad[...] = 0
+    o.grad += x
+    o.W -= o.grad
+    o.steps += 1
+    x[index] += 1.0
+    o.W += np.linalg.inv(x)
+
+
+@pytest.mark.parametrize("bad", [(np.ones((3, 3)), 0), (np.eye(3), 3)])
+def test_an_error_in_a_replay_leaves_what_a_plain_step_leaves(bad):
+    """A singular matrix, and an index that is out of range."""
+    sides = [Cache(grad=np.ones((3, 3)), W=np.ones((3, 3)), steps=0) for _ in range(2)]
+    step = RecordedStep(invert, (sides[1],), "numpy")
+    for i in range(6):
+        x, index = (2.0 + i) * np.eye(3), 0
+        x, index = bad if i == 3 else (x, index)
+        for run in (lambda *args: invert(sides[0], *args), step):
+            try:
+                run(x.copy(), np.array([index]))
+            except (np.linalg.LinAlgError, IndexError):
+                assert i == 3
+        for name in ("grad", "W", "steps"):
+            np.testing.assert_array_equal(*(vars(side)[name] for side in sides))
+    assert step.why_not is None
+
+
+def draw_into_array(o, rng, x):
+    noise = np.empty(3)
+    rng.random(out=noise)
+    return x + noise
+
+
+def read_shared_memory(o, rng, x):
+    doubled = 2 * x[0]
+    total = o.windows.sum(1)                    # of o.memory
+    o.memory[...] = doubled
+    return total
+
+
+@pytest.mark.parametrize(("function", "why"), [
+    (draw_into_array, "no new array"), (read_shared_memory, "share memory"),
+    (lambda o, rng, x: copy.deepcopy(rng).random(3) + rng.random(3), "copied by the module copy"),
+    (lambda o, rng, x: x + o.rng.rand(3), "generator of the type RandomState"),
+    (lambda o, rng, x: {"cache": Cache(x=x), "sum": x.sum()}, "returns a Cache"),
+    (lambda o, rng, x: x.sum(0), "a MaskedArray")])
+def test_a_step_that_a_replay_cannot_repeat_runs_plainly(function, why):
+    sides, lines = [], []
+    for _ in range(2):
+        memory = np.zeros(3)
+        windows = np.lib.stride_tricks.sliding_window_view(memory, 2)
+        attributes = {"memory": memory, "windows": windows, "rng": np.random.RandomState(0)}
+        sides.append(Cache(**{name: attributes[name] for name in function.__code__.co_names
+                              if name in attributes}))
+    step = RecordedStep(function, (sides[1],), "numpy", lines.append)
+    for i in range(4):
+        x = np.arange(6.0).reshape(2, 3) + i
+        x = np.ma.masked_equal(x, 3) if why == "a MaskedArray" and i else x
+        found, wanted = step(np.random.default_rng(i), x), function(
+            sides[0], np.random.default_rng(i), x)
+        if isinstance(wanted, dict):
+            found, wanted = found["cache"].x, wanted["cache"].x
+            assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, wanted)
+    assert why in lines[0]
 
 
 @needs_compiler

@@ -3,6 +3,7 @@ repeatability, and one line where it runs plainly."""
 
 import functools
 import gc
+import random
 import re
 import signal
 import threading
@@ -174,6 +175,9 @@ class Squares(Layer):
     (lambda y: np.clip(y, 0.0, 1.0, y), r"Unsupported: clip\(\) writes into an argument.*"),
     (lambda y: np.nan_to_num(y, copy=False), r"Unsupported: nan_to_num\(\) writes.*"),
     (lambda y: np.exp(y, where=y < 9, out=y), r"Unsupported: exp was called with where=.*"),
+    (lambda y: y.sum(where=np.ones(3, bool)) * y, r"Unsupported: add was called with where=.*"),
+    (lambda y: np.dot(y, np.eye(3), np.empty(y.shape)), r"Unsupported: dot\(\) writes into.*"),
+    (lambda y: y + random.random() * 0, "it draws from the global random generator of .*"),
     (lambda y: y + np.random.rand(*y.shape) * 0, "it draws from the global random generator of "
      "NumPy or Python; give the step a generator as an argument")])
 def test_unrecordable_step_runs_plainly_after_one_line(unusual, why, capsys):
@@ -410,8 +414,32 @@ def test_the_optimizer_of_another_model_raises():
         compile_step(make_gpt(), SequenceLoss(), optim.SGD(make_gpt()))
 
 
+def make_noisy():
+    model = npdl.Linear(5, 4, dtype="float64")
+    model.rng = np.random.default_rng(0)        # all threads would draw from it
+    return model
+
+
+class Noisy(Squares):
+    def forward(self, x, rng):
+        return x @ self.W.data + self.unusual(rng, x), Cache(x=x)
+
+
+@pytest.mark.parametrize(("draw", "why"), [
+    (lambda rng, x: rng.standard_normal(x.shape), "but not rng.standard_normal"),
+    (lambda rng, x: rng.random(x.T.shape).T, r"rng.random\(\(3, 2\)\)")])
+def test_random_numbers_that_threads_cannot_share_raise(draw, why):
+    model, x = Noisy(draw), np.ones((4, 3))
+    step = compile_step(model, SquaredError(), optim.SGD(model), threads=2, target="numpy")
+    with pytest.raises((InputError, AttributeError), match=why):
+        step(x, x, rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="only as rng="):
+        step((x, np.random.default_rng(0)), x)
+
+
 @pytest.mark.parametrize(("model", "loss"), [
     (make_gpt, SequenceLoss(average="token")), (make_gpt, CrossEntropy(ignored=0)),
+    (make_gpt, SequenceLoss("sum")), (make_noisy, SquaredError()),
     (lambda: Squares((lambda owner: lambda y: y * owner.rate)(Cache(rate=2.0))), SquaredError()),
     (lambda: npdl.Sequential(npdl.Linear(5, 4, dtype="float64"),
                              npdl.BatchNorm(4, dtype="float64")), SquaredError())])
