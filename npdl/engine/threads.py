@@ -31,7 +31,8 @@ class ShardedStep:
         require_positive(threads=threads)
         ignores = getattr(loss, "ignored", None) is not None
         if threads > 1 and (ignores or getattr(loss, "average", "") == "token"
-                            or getattr(loss, "reduction", "mean") != "mean"):
+                            or getattr(loss, "reduction", "mean") != "mean"
+                            or hasattr(loss, "class_weights")):
             raise InputError(f"threads = {threads}: this loss is not the mean of the losses of the "
                              "sequences; give threads=1, or a loss with reduction='mean', "
                              "average='sample' and no ignored target")

@@ -20,6 +20,7 @@ from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.profile import format_report, profile
 from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
+from npdl.layers.weighted_losses import WeightedCrossEntropy
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
 from tests.engine import test_equality
 from tests.engine.test_equality import TARGETS, assert_same_parameters
@@ -440,6 +441,7 @@ def test_random_numbers_that_threads_cannot_share_raise(draw, why):
 @pytest.mark.parametrize(("model", "loss"), [
     (make_gpt, SequenceLoss(average="token")), (make_gpt, CrossEntropy(ignored=0)),
     (make_gpt, SequenceLoss("sum")), (make_noisy, SquaredError()),
+    (make_gpt, WeightedCrossEntropy(np.ones(11))),
     (lambda: Squares((lambda owner: lambda y: y * owner.rate)(Cache(rate=2.0))), SquaredError()),
     (lambda: npdl.Sequential(npdl.Linear(5, 4, dtype="float64"),
                              npdl.BatchNorm(4, dtype="float64")), SquaredError())])
