@@ -104,11 +104,13 @@ class ShardedStep:
         if self._checked or self.threads == 1:
             return
         self._checked = True
+        changed = not self._watched.is_current()        # for example, a cache that self keeps
         for step, model in zip(self.shards, self.models, strict=True):
             gradients = {id(param.grad) for _, param in model.params()}
             written = [op.output.buffer for recording in step.recordings
                        for op in recording.operations if op.output is not None]
-            if any(b.role == "state" and id(b.array) not in gradients for b in written):
+            if changed or any(
+                    b.role == "state" and id(b.array) not in gradients for b in written):
                 raise InputError(f"threads = {self.threads}: the model's forward changes state "
                                  "such as running statistics; give threads=1")
 
