@@ -169,7 +169,7 @@ class Recorder:
         root = array.buffer.array
         if root is not None and id(root) not in self._saved:
             before = root.copy() if root.any() else 0           # new gradients and moments are 0
-            self._saved[id(root)] = (lambda saved: np.copyto(root, saved), before)
+            self._saved[id(root)] = (lambda saved: np.copyto(root, saved, "unsafe"), before)
         return array
 
     def record_ufunc(self, ufunc, method, inputs, options):

@@ -107,8 +107,9 @@ class RecordedStep:
         `diverged` is True if a recording for this key exists, but one of its guards has failed.
         """
         if self._unusable > MOST_RECORDINGS:
-            self._stop_recording("each call changes the items of a list, tuple or dict, such as a "
-                                 "list that gets longer")
+            self._stop_recording("each call gives an attribute another type or shape, or changes "
+                                 "the items of a list, tuple or dict, such as a list that gets "
+                                 "longer")
             return self.run_without_recording(arguments)
         if diverged and self._diverged > MOST_RECORDINGS:
             self._stop_recording("the operations of the step depend on a value that changes from "

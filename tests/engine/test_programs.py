@@ -124,7 +124,8 @@ def make_state():
     both, items = np.zeros((4, 3)), Items([np.ones(3)])
     items.factor = 2.0
     return Cache(h=both, c=both, best=np.ones((4, 3)), now=np.zeros((4, 3)), kept=None, count=1,
-                 table=np.arange(9.0).reshape(3, 3), square=np.eye(3), mode=Mode.FAST, items=items)
+                 table=np.arange(9.0).reshape(3, 3), square=np.eye(3), mode=Mode.FAST, items=items,
+                 seen=np.zeros((4, 3), bool))
 
 
 def run_unusual_step(o, x, index):
@@ -141,6 +142,7 @@ def run_unusual_step(o, x, index):
     o.now += x
     after = o.best.sum()                        # after two steps, `best` and `now` are one array
     o.best, o.kept, o.h, o.c = o.now, x, np.tanh(x + o.c), o.c * 0.5 + x
+    o.seen |= x > 0
     o.count += 1
     rows, small = o.table[index], index.astype("uint8")
     np.matmul(x[:3], o.square, out=o.square)
@@ -165,8 +167,9 @@ def test_unusual_step_equals_numpy_and_writes_into_no_array_of_the_caller(target
                 plain.count = recorded.count = 0.5
             index = rng.integers(-3, 3, 7)
             found, wanted = step(x, index), run_unusual_step(plain, x, index)
-            for a, b in zip([*found, recorded.h, recorded.c, recorded.now, recorded.square],
-                            [*wanted, plain.h, plain.c, plain.now, plain.square], strict=True):
+            names = "h", "c", "now", "square", "seen"
+            for a, b in zip([*found, *(vars(recorded)[name] for name in names)],
+                            [*wanted, *(vars(plain)[name] for name in names)], strict=True):
                 assert np.asarray(a).dtype == np.asarray(b).dtype
                 np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
             found[-1][...] = 5.0
