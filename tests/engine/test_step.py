@@ -20,8 +20,7 @@ from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.profile import format_report, profile
 from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
-from npdl.layers.weighted_losses import WeightedCrossEntropy
-from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
+from npdl.losses import CrossEntropy, SequenceLoss, SquaredError, WeightedCrossEntropy
 from tests.engine import test_equality
 from tests.engine.test_equality import TARGETS, assert_same_parameters
 
