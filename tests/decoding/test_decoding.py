@@ -108,8 +108,7 @@ class FixedScorer(decoding.Scorer):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: Tree({}), "no branches"),
-    (lambda: Tree({"a": 0.5}), "at most 0"),
+    (lambda: Tree({}), "no branches"), (lambda: Tree({"a": 0.5}), "at most 0"),
     (lambda: Tree({"a": math.nan}), "at most 0"),
     (lambda: Tree({"a": 1.5}, probabilities=True), "between 0 and 1"),
     (lambda: Tree({"a": -0.5}, probabilities=True), "between 0 and 1"),
@@ -121,8 +120,7 @@ class FixedScorer(decoding.Scorer):
     (lambda: beam_search(FixedScorer([[-1.0, 0.5]]), 1, 2), "above 0 or NaN"),
     (lambda: exhaustive_search(FixedScorer([[-1.0, math.nan]]), 2), "above 0 or NaN"),
     (lambda: greedy(FixedScorer([[-1.0, math.nan]]), 2), "above 0 or NaN"),
-    (lambda: decoding.filter_probabilities(np.zeros((1, 2)), math.inf), "temperature"),
-])
+    (lambda: decoding.filter_probabilities(np.zeros((1, 2)), math.inf), "temperature")])
 def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()

@@ -197,18 +197,15 @@ def test_keep_shortens_the_context():
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: CachedGPT(gpt(), []), "not empty"),
-    (lambda: CachedGPT(gpt(), [[[1]]]), "not empty"),
-    (lambda: CachedGPT(gpt(), [0.5]), "integers"),
-    (lambda: CachedGPT(gpt(), [1], keep=16), "keep"),
+    (lambda: CachedGPT(gpt(), []), "not empty"), (lambda: CachedGPT(gpt(), [[[1]]]), "not empty"),
+    (lambda: CachedGPT(gpt(), [0.5]), "integers"), (lambda: CachedGPT(gpt(), [1], keep=16), "keep"),
     (lambda: CachedGPT(gpt(), [V]).start(), "allowed are 0 to 6"),
     (lambda: CarriedLSTM(lstm(), [-1]).start(), "contain -1"),
     *((lambda n=n: Recomputed(gpt(), [1], window=n), "window") for n in (0, -1, 2.5, True)),
     (lambda: PenalisedRepetition(make_scorer(gpt(), [1]), 0), "penalty = 0"),
     (lambda: PenalisedRepetition(Tree({"a": -0.5}), 1.2), "a Tree has none"),
     (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
-    (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
-])
+    (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len")])
 def test_invalid_prompts_and_options(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()

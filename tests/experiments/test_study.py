@@ -47,16 +47,11 @@ CLEAR, UNSURE = np.array([1.0, 1.1, 0.9, 1.0, 1.2]), np.array([1.0, -1.1, 0.9, -
 
 
 @pytest.mark.parametrize("effects, any_of, word", [
-    ([CLEAR], False, REPRODUCED),
-    ([-CLEAR], False, NOT_REPRODUCED),
-    ([UNSURE], False, INCONCLUSIVE),
-    ([CLEAR, UNSURE], False, INCONCLUSIVE),
-    ([CLEAR, -CLEAR], False, NOT_REPRODUCED),
-    ([CLEAR, UNSURE], True, REPRODUCED),
-    ([UNSURE, -CLEAR], True, INCONCLUSIVE),
-    ([-CLEAR, -CLEAR], True, NOT_REPRODUCED),
-    ([CLEAR[:1]], False, INCONCLUSIVE),
-])
+    ([CLEAR], False, REPRODUCED), ([-CLEAR], False, NOT_REPRODUCED),
+    ([UNSURE], False, INCONCLUSIVE), ([CLEAR, UNSURE], False, INCONCLUSIVE),
+    ([CLEAR, -CLEAR], False, NOT_REPRODUCED), ([CLEAR, UNSURE], True, REPRODUCED),
+    ([UNSURE, -CLEAR], True, INCONCLUSIVE), ([-CLEAR, -CLEAR], True, NOT_REPRODUCED),
+    ([CLEAR[:1]], False, INCONCLUSIVE)])
 def test_the_word_of_constructed_effects(effects, any_of, word):
     assert judge_claim(effects, any_of).word == word
 

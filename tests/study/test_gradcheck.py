@@ -136,12 +136,10 @@ class SideEffect(Layer):
 
 
 @pytest.mark.parametrize(("effect", "text"), [
-    ("dy", "changes the upstream gradient in place"),
-    ("x", "changes input x in place"),
+    ("dy", "changes the upstream gradient in place"), ("x", "changes input x in place"),
     ("W", "changes parameter W in place"),
     ("twice", "input x is wrong when backward runs a second time on the same cache"),
-    ("self", "W is wrong when forward runs again before backward"),
-])
+    ("self", "W is wrong when forward runs again before backward")])
 def test_side_effects_are_faults(effect, text):
     report = gradcheck(SideEffect(effect), ROWS)
     assert text in str(report) and not report.ok()
@@ -174,11 +172,9 @@ def test_a_derivative_is_within_its_uncertainty(f, x, value):
 
 @pytest.mark.parametrize(("f", "reason"), [
     (lambda x: np.maximum(x, 0), "from the left and from the right differ by 1 (a kink)"),
-    (lambda x: np.where(x >= 0, 1.0, 0.0), "a kink"),
-    (lambda x: 1e12 + x, "or rounding hides it"),
+    (lambda x: np.where(x >= 0, 1.0, 0.0), "a kink"), (lambda x: 1e12 + x, "or rounding hides it"),
     (lambda x: x * np.abs(x) ** 0.5, "the derivative changes abruptly"),
-    (lambda x: x / 0.0, "not finite"),
-])
+    (lambda x: x / 0.0, "not finite")])
 def test_an_unknown_derivative_has_a_reason(f, reason):
     array = np.zeros(1)
     with np.errstate(all="ignore"):
@@ -193,12 +189,10 @@ def test_float32_outputs_have_the_uncertainty_of_float32():
 
 
 @pytest.mark.parametrize(("layer", "inputs", "right"), [
-    (LayerNorm(4), (np.ones((2, 4)),), True),
-    (Linear(4, 2), (1e6 * ROWS,), True),
+    (LayerNorm(4), (np.ones((2, 4)),), True), (Linear(4, 2), (1e6 * ROWS,), True),
     (npdl.CrossEntropy(), (50 * ROWS, np.argmax(ROWS, -1)), None),
     (ReLU(), (np.array([[0.0, 1.0, -2.0]]),), None),
-    (ReLU(), (np.array([[1e-5, 1.0, -3e-4]]),), True),
-])
+    (ReLU(), (np.array([[1e-5, 1.0, -3e-4]]),), True)])
 def test_extreme_inputs_are_right_or_inconclusive_but_never_wrong(layer, inputs, right):
     assert gradcheck(layer, *inputs).right is right
 

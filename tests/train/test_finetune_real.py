@@ -15,14 +15,7 @@ from npdl.train.run import load_run
 from tests.tools import commands, slow
 from tests.tools.refusals import check_refused, run_and_get_status
 from tests.tools.trained import assert_same_runs, load_run_arrays
-from tests.train.pretrained.model_folders import (
-    GPT2,
-    LLAMA,
-    TEXT,
-    change_settings,
-    rewrite_arrays,
-    write_model_folder,
-)
+from tests.train.pretrained import model_folders
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
 
@@ -36,9 +29,9 @@ IDS = np.arange(12).reshape(2, 6)
 def base(tmp_path_factory):
     """A folder `model` and a text beside it."""
     folder = tmp_path_factory.mktemp("base")
-    write_model_folder(folder / "model", LLAMA)
-    write_model_folder(folder / "gpt2", GPT2)
-    (folder / "fox.txt").write_text(TEXT * 40)
+    model_folders.write_model_folder(folder / "model", model_folders.LLAMA)
+    model_folders.write_model_folder(folder / "gpt2", model_folders.GPT2)
+    (folder / "fox.txt").write_text(model_folders.TEXT * 40)
     return folder
 
 
@@ -72,7 +65,7 @@ def test_loss_falls_and_checkpoint_has_trained_parameters(tmp_path, base, kind, 
 
 def test_dropout_of_the_config_changes_what_is_learned(tmp_path, base):
     shutil.copytree(base / "gpt2", tmp_path / "model")
-    change_settings(tmp_path / "model", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
+    model_folders.change_settings(tmp_path / "model", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
     found = []
     for i, folder in enumerate([base / "gpt2", base / "gpt2", tmp_path / "model"]):
         assert finetune(base, tmp_path / str(i), *KINDS["lora"], model=folder) == 0
@@ -149,7 +142,8 @@ def test_resume_needs_the_same_model(tmp_path, base, capsys):
                   "finetune --resume --out", model, capsys)
     assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
     assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
-    rewrite_arrays(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
+    model_folders.rewrite_arrays(tmp_path / "elsewhere",
+                                 lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
     check_refused(commands.finetune, again, "is not the model that the run began with (another "
                   "SHA-256)", model, capsys)
     status = run_and_get_status(commands.generate, [str(out), "The"])

@@ -19,19 +19,12 @@ from npdl.train.folder import FolderInUse, lock_folder
 from npdl.train.loop import Diverged, Trainer
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run, read_resumed_config, train
-from tests.tools import slow
-from tests.tools.trained import (
-    ENGINES,
-    assert_same_bytes,
-    assert_same_runs,
-    load_run_arrays,
-    rewind_and_resume,
-)
+from tests.tools import slow, trained
 
 SMALL = {"engine": "plain", "p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 3,
          "eval_every": 5, "save_every": 4}
 FILES = {"config.json", "metrics.jsonl", "checkpoint.npz", "curves.png", "summary.json"}
-every_engine = pytest.mark.parametrize("engine", slow.mark_except(["plain"], ENGINES))
+every_engine = pytest.mark.parametrize("engine", slow.mark_except(["plain"], trained.ENGINES))
 
 
 def make_small_config(model="gpt", **settings):
@@ -56,12 +49,12 @@ def test_run_folder_has_all_files(tmp_path, capsys, curves):
     assert run.step == 11 and run.records == records
     squares = sum((p.data.astype("float64") ** 2).sum() for _, p in run.model.params())
     assert records[-1]["l2_norm"] == pytest.approx(np.sqrt(squares), rel=1e-5)
-    assert_same_bytes(run.model.state_dict(), {
-        name.removeprefix("param/"): array for name, array in load_run_arrays(run_folder).items()
-        if name.startswith("param/")})
+    arrays = trained.load_run_arrays(run_folder).items()
+    trained.assert_same_bytes(run.model.state_dict(), {
+        name.removeprefix("param/"): array for name, array in arrays if name.startswith("param/")})
 
 
-@pytest.mark.parametrize("engine", slow.mark_except(["recorded"], ENGINES))
+@pytest.mark.parametrize("engine", slow.mark_except(["recorded"], trained.ENGINES))
 @pytest.mark.parametrize("model", slow.mark_except(["gpt"], ["gpt", "lstm"]))
 def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, model, engine):
     config = make_small_config(model, steps=11, engine=engine)
@@ -69,8 +62,8 @@ def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, 
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     with open(tmp_path / "cut/metrics.jsonl", "a") as file:
         file.write('{"step": 12, "tr')
-    rewind_and_resume(tmp_path / "cut", config, 4)
-    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+    trained.rewind_and_resume(tmp_path / "cut", config, 4)
+    trained.assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 
 @every_engine
@@ -88,7 +81,7 @@ def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
     assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
     assert train(config, tmp_path / "run", True, metrics={"n": read_step}, quiet=True) == 0
     assert train(config, tmp_path / "whole", base=base, metrics={"n": read_step}, quiet=True) == 0
-    assert_same_runs(tmp_path / "whole", tmp_path / "run")
+    trained.assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
 def test_ctrl_c_while_the_folder_is_made_stops_after_the_first_step(tmp_path, capsys, monkeypatch):
@@ -231,7 +224,7 @@ def test_run_killed_at_start_is_whole_or_absent(tmp_path, moment):
     assert (tmp_path / "run").exists() == (moment == "append_record")
     assert train(config, tmp_path / "run", quiet=True) == 0
     assert train(config, tmp_path / "whole", quiet=True) == 0
-    assert_same_runs(tmp_path / "whole", tmp_path / "run")
+    trained.assert_same_runs(tmp_path / "whole", tmp_path / "run")
     with pytest.raises(InputError, match="holds a run already"):
         train(config, tmp_path / "run", resume=False, quiet=True)
 
@@ -253,7 +246,7 @@ def test_run_killed_at_end_has_all_files_after_resume(tmp_path, curves, name):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert train(read_resumed_config(run_folder, {}), run_folder, resume=True, quiet=True) == 0
     assert {path.name for path in run_folder.iterdir()} == FILES
-    assert_same_runs(whole, run_folder)
+    trained.assert_same_runs(whole, run_folder)
 
 
 def test_versions_of_engine_and_libraries_are_collected():

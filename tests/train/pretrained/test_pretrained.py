@@ -15,12 +15,7 @@ from npdl.errors import InputError
 from npdl.layers.dropout import Dropout
 from npdl.train.pretrained import hash_model, load, to_huggingface
 from tests.train.pretrained import model_folders
-from tests.train.pretrained.model_folders import (
-    KINDS,
-    read_model_arrays,
-    rewrite_arrays,
-    write_model_folder,
-)
+from tests.train.pretrained.model_folders import KINDS, write_model_folder
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 IDS = np.random.default_rng(1).integers(0, 320, (2, 9))
@@ -47,7 +42,7 @@ def test_written_folder_loads_as_same_model(tmp_path, kind):
 
 def test_float16_loads_as_float32(tmp_path):
     write_model_folder(tmp_path / "a", tokenizer=False)
-    halves = {n: a.astype("f2") for n, a in read_model_arrays(tmp_path / "a").items()}
+    halves = {n: a.astype("f2") for n, a in model_folders.read_model_arrays(tmp_path / "a").items()}
     safetensors.write(tmp_path / "a" / "model.safetensors", halves)
     W = load(tmp_path / "a").model.embedding.W.data
     np.testing.assert_array_equal(W, halves["model.embed_tokens.weight"].astype("f4"))
@@ -57,7 +52,7 @@ def test_float16_loads_as_float32(tmp_path):
 def test_shards_unprefixed_names_and_buffers_load(tmp_path):
     made = write_model_folder(tmp_path / "a", KINDS["gpt2"], tokenizer=False)
     arrays = {name.removeprefix("transformer."): array
-              for name, array in read_model_arrays(tmp_path / "a").items()}
+              for name, array in model_folders.read_model_arrays(tmp_path / "a").items()}
     arrays["h.0.attn.bias"] = np.ones((1, 1, 64, 64), "u1")
     (tmp_path / "a" / "model.safetensors").unlink()
     names, last = list(arrays), tmp_path / "a" / "model-00002-of-00002.safetensors"
@@ -174,7 +169,7 @@ def test_gpt2_trains_with_the_dropout_rates_of_its_config(tmp_path):
 def test_tied_weights_saved_as_lm_head_load(kind, tmp_path):
     found = write_model_folder(tmp_path / "model", KINDS[kind], tokenizer=False)
     name = found.architecture.prefix + found.architecture.embedding
-    rewrite_arrays(tmp_path / "model", lambda arrays: arrays.update(
+    model_folders.rewrite_arrays(tmp_path / "model", lambda arrays: arrays.update(
         {"lm_head.weight": arrays.pop(name)}))
     ids = np.arange(5)[None]
     np.testing.assert_allclose(load(tmp_path / "model").model.forward(ids)[0],

@@ -16,12 +16,6 @@ from npdl.train.pretrained import load
 from tests.tools import commands
 from tests.tools.refusals import run_and_get_status
 from tests.train.pretrained import model_folders
-from tests.train.pretrained.model_folders import (
-    LLAMA,
-    change_settings,
-    rewrite_arrays,
-    write_model_folder,
-)
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
 
@@ -38,11 +32,11 @@ def make_deleter(name):
 
 
 def make_setter(**changes):
-    return lambda folder: change_settings(folder, **changes)
+    return lambda folder: model_folders.change_settings(folder, **changes)
 
 
 def make_array_changer(change, name=Q):
-    return lambda folder: rewrite_arrays(
+    return lambda folder: model_folders.rewrite_arrays(
         folder, lambda arrays: arrays.update({name: change(arrays.get(name))}))
 
 
@@ -99,7 +93,7 @@ BAD = {                             # {what the line mentions: the damage}
 @pytest.fixture(scope="module")
 def intact_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "llama"
-    write_model_folder(folder, LLAMA)
+    model_folders.write_model_folder(folder, model_folders.LLAMA)
     return folder
 
 
@@ -159,15 +153,15 @@ def test_a_damaged_or_unsupported_folder_gives_one_error_line(folder, capsys, me
     ({"n_head": 3}, "num_heads = 3 does not divide d_model = 16"),
 ])
 def test_unsupported_gpt2_is_refused(tmp_path, capsys, change, mentioned):
-    write_model_folder(tmp_path / "a", model_folders.GPT2)
-    change_settings(tmp_path / "a", **change)
+    model_folders.write_model_folder(tmp_path / "a", model_folders.GPT2)
+    model_folders.change_settings(tmp_path / "a", **change)
     assert_refused(tmp_path / "a", mentioned, capsys)
 
 
 def test_unused_sliding_window_is_allowed(tmp_path, capsys):
-    write_model_folder(tmp_path / "a", model_folders.KINDS["qwen2"])
+    model_folders.write_model_folder(tmp_path / "a", model_folders.KINDS["qwen2"])
     assert commands.generate([str(tmp_path / "a"), "hello", "--tokens", "2"]) == 0
-    change_settings(tmp_path / "a", use_sliding_window=True)
+    model_folders.change_settings(tmp_path / "a", use_sliding_window=True)
     capsys.readouterr()
     assert_refused(tmp_path / "a", "sliding_window is '32'", capsys)
 
@@ -181,8 +175,8 @@ def test_tokens_outside_vocabulary_are_refused(folder, capsys):
     def shrink_embedding(arrays):
         arrays["model.embed_tokens.weight"] = arrays["model.embed_tokens.weight"][:300]
 
-    rewrite_arrays(folder, shrink_embedding)
-    change_settings(folder, vocab_size=300)
+    model_folders.rewrite_arrays(folder, shrink_embedding)
+    model_folders.change_settings(folder, vocab_size=300)
     found = load(folder, tokenizer=True).tokenizer
     assert found.rules.get_vocab_size() > 300 and len(found.encode("the")) == 2
     with pytest.raises(InputError, match="which the model doesn't have: its embedding matrix has"):
@@ -258,7 +252,7 @@ def test_a_damaged_gguf_file_gives_one_error_line(gguf_file, capsys, mentioned):
 def test_missing_folder_is_refused(tmp_path, capsys):
     assert_refused(tmp_path / "nowhere", "there is no such folder or file", capsys)
     assert_refused(tmp_path / "nowhere.gguf", "there is no such folder or file", capsys)
-    write_model_folder(tmp_path / "a", LLAMA)
+    model_folders.write_model_folder(tmp_path / "a", model_folders.LLAMA)
     (tmp_path / "a" / WEIGHTS).unlink()
     os.mkfifo(tmp_path / "a" / WEIGHTS)                     # opening it waits for ever
     assert_refused(tmp_path / "a", WEIGHTS, capsys)
