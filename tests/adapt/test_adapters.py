@@ -19,13 +19,6 @@ def small_gpt(**options):
     return GPT(5, 8, 2, 2, max_len=6, rng=3, **options)
 
 
-def test_new_adapters_do_not_change_output():
-    model, plain = small_gpt(), small_gpt()
-    names = add_lora(model, rank=3, alpha=6)
-    assert len(names) == 2 * 6 + 1 and model.classifier.scale == 6 / 3
-    np.testing.assert_array_equal(model.forward(IDS)[0], plain.forward(IDS)[0])
-
-
 def test_where_selects_layers():
     gpt_maps = {name for name, layer in named_layers(small_gpt()) if isinstance(layer, Linear)}
     for where, wanted in (

@@ -202,15 +202,6 @@ def test_edge_errors(name):
     assert "\n" not in str(caught.value)
 
 
-def test_a_model_cast_to_float64_has_float64s_positions():
-    cast = npdl.GPT(7, 16, 2, 2, max_len=5).astype("float64")
-    own = npdl.GPT(7, 16, 2, 2, max_len=5, rng=1, dtype="float64")
-    own.load_state_dict(cast.state_dict())
-    ids = np.array([[1, 2, 3, 4]])
-    np.testing.assert_array_equal(y_of(cast, ids), y_of(own, ids))
-    assert y_of(npdl.SinusoidalPositions(3, 4), np.zeros((1, 3, 4)))[0, 1, 0] == math.sin(1)
-
-
 def test_adapters_stand_where_layers_are_in_a_tuple():
     model = npdl.MLP([3, 3, 2])
     model.maps = tuple(model.maps)

@@ -27,15 +27,6 @@ def random_tree(rng, V=3, depth=4, ties=False):
     return Tree(grow(depth), vocab=range(V), probabilities=True)
 
 
-def test_search_stops_at_the_bound():
-    tree = Tree({"a": (0.5, {"a": (0.9, {"a": 0.9})}), "</s>": 0.5}, vocab=["</s>", "a"],
-                probabilities=True)
-    result = beam_search(tree, 2, 3, eos=END)
-    assert result.reason == "bound" and len(result.steps) == 1     # equal is enough
-    assert result.steps[0].bound == result.best.log_prob == math.log(0.5)
-    assert [h.tokens for h in result.unfinished] == [(1,)]
-
-
 @pytest.mark.parametrize("power", [0.0, 0.6, 1.0, -0.5])
 @pytest.mark.parametrize("ties", [False, True])
 def test_the_stopping_rule_never_changes_the_result(power, ties):
@@ -83,15 +74,6 @@ def test_ties_are_ordered_by_tokens():
     assert exhaustive_search(tree, 2, n_best=4).finished == result.finished
 
 
-def test_full_beam_replaces_finished_hypotheses():
-    """With width 2, "0" finishes, and both "1 .." and "2 .." stay in the beam."""
-    tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
-                probabilities=True)
-    found = full_beam_search(tree, 2, 2, END)
-    assert [h.tokens for h in found.finished] == [(0,), (2, 0)]
-    assert [h.tokens for h in beam_search(tree, 2, 2, END, n_best=2).finished] == [(0,), (1, 0)]
-
-
 # Odd trees, and what is refused
 
 class FixedScorer(decoding.Scorer):
@@ -125,16 +107,6 @@ def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
-
-
-def test_tree_scores_match_its_data():
-    tree = Tree({"b": [0.5, {"a": 0.5}], "a": 0.0}, probabilities=True)     # lists, as in JSON
-    assert tree.vocab == ["a", "b"] and tree.token("b") == 1
-    rows, state = tree.start()
-    np.testing.assert_array_equal(rows, [[-math.inf, math.log(0.5)]])
-    assert tree.is_leaf(state, [0, 0], [0, 1]).tolist() == [True, False]
-    rows, _ = tree.advance(state, [0], [1])
-    np.testing.assert_array_equal(rows, [[math.log(0.5), -math.inf]])
 
 
 def test_search_without_finished_hypotheses():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npdl.adapt import add_lora, quantize_linears
-from npdl.decoding import Tree, beam_search, greedy, sample
+from npdl.decoding import Tree, beam_search, greedy
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.decoding.model_scorers import RecomputedSeq2Seq, make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
@@ -108,17 +108,6 @@ def test_encoder_decoders_continue_a_target(model, valid):
     twice = None if valid is None else np.repeat(valid, 2, 0)
     logits, _ = model.forward(np.array([[3, 1, 4]] * 2), np.array([[1, 2, 5], [1, 2, 6]]), twice)
     np.testing.assert_allclose(rows, log_softmax(logits[:, -1].astype(float)), atol=1e-6)
-
-
-@every_model
-def test_batched_prompts_match_single_prompts(model):
-    prompts = np.random.default_rng(4).integers(0, V, (6, 3))
-    together = greedy(make_scorer(model, prompts), 8, END)
-    for prompt, found in zip(prompts, together, strict=True):
-        (alone,) = greedy(make_scorer(model, prompt), 8, END)
-        assert alone.tokens == found.tokens
-    drawn = sample(make_scorer(model, prompts), 4, 0, count=2)
-    assert len(drawn) == 12
 
 
 # One token's work a step

@@ -1,4 +1,4 @@
-"""The KV cache: allocated once, enlarged if full, shared by states. Also `on_token`."""
+"""The KV cache: allocated once, enlarged if full, and prompts that are computed in parts."""
 
 import tracemalloc
 
@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from npdl.decoding import Tree, beam_search, greedy, language_models, sample
+from npdl.decoding import greedy, language_models
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.language_models import Recomputed
 from npdl.decoding.model_scorers import make_scorer
-from npdl.errors import InputError
 from npdl.models.llama import Llama
 from tests.decoding.test_generate import V, assert_same_scores, gpt, llama, lstm
-
-ONE = np.array([0])
 
 
 @pytest.mark.parametrize("make", [gpt, llama])
@@ -38,19 +35,6 @@ def test_cache_is_allocated_once(make, monkeypatch):
     assert again == [found]
 
 
-def test_two_continuations_of_one_state():
-    """The first continuation uses the free memory of the state, so the second copies it."""
-    scorer = make_scorer(llama(), [1, 2])
-    _, state = scorer.start()
-    _, first = scorer.advance(state, ONE, np.array([3]))
-    _, second = scorer.advance(state, ONE, np.array([4]))
-    assert first.kv is state.kv and second.kv is not state.kv
-    for other, tokens in ((first, [1, 2, 3]), (second, [1, 2, 4])):
-        rows, _ = scorer.advance(other, ONE, np.array([5]))
-        wanted, _ = Recomputed(scorer.model, [*tokens, 5]).start()
-        np.testing.assert_allclose(rows, wanted, atol=1e-6)
-
-
 @pytest.mark.parametrize("parts", [1, 3, 4])
 @pytest.mark.parametrize("make", [gpt, llama])
 def test_prompt_in_parts_gives_same_scores(make, parts, monkeypatch):
@@ -68,26 +52,6 @@ def test_a_long_prompt_takes_little_memory(make):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 * 1024 * 1024 * 4                       # two heads' weights, once
-
-
-def test_on_token_is_called_for_each_token():
-    scorer, told = make_scorer(llama(), [[1], [2]]), []
-    found = greedy(scorer, 6, (0, 5), on_token=lambda *token: told.append((0, *token)))
-    drawn = sample(scorer, 6, 3, (0, 5), 2, on_token=lambda *token: told.append((1, *token)))
-    for i, hypotheses in enumerate((found, drawn)):
-        for j, hypothesis in enumerate(hypotheses):
-            assert tuple(t for run, place, t in told if (run, place) == (i, j)) == hypothesis.tokens
-    assert len(told) == sum(len(h.tokens) for h in (*found, *drawn))
-
-
-def test_search_ends_at_any_end_token():
-    tree = Tree({"a": (0.6, {"stop": 0.6, "end": 0.4}), "end": 0.4}, probabilities=True)
-    a, end, stop = (tree.token(word) for word in ("a", "end", "stop"))
-    assert greedy(tree, 3, (end, stop))[0].tokens == (a, stop)
-    beam = beam_search(tree, 3, 3, eos=(end, stop))
-    assert {h.tokens for h in beam.finished} == {(end,), (a, stop), (a, end)}
-    with pytest.raises(InputError, match="eos"):
-        greedy(tree, 3, (end, 7))
 
 
 @pytest.mark.parametrize("make", [gpt, lstm, llama])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from npdl.decoding import Tree, filter_probabilities, sample
-from npdl.decoding.sampling import argsort_largest
 
 
 def test_filter_probabilities_by_hand():
@@ -60,10 +59,3 @@ def test_filter_matches_full_sort(options, temperature):
                 break
             wanted[i], share = p[i], share + p[i]
         np.testing.assert_allclose(found, wanted / wanted.sum(), rtol=1e-12)
-
-
-def test_argsort_largest_order():
-    rows = np.array([[1.0, 3.0, 3.0, 2.0, 3.0], [5.0, 5.0, 5.0, 5.0, 6.0]])
-    assert argsort_largest(rows, 2).tolist() == [[1, 2], [4, 0]]
-    assert argsort_largest(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
-    assert argsort_largest(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]

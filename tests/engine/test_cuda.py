@@ -201,22 +201,3 @@ def test_model_is_usable_between_steps_and_resumes(gpu):
         step(ids, targets, counted, lr=lr, rng=np.random.default_rng(i))
     for a, b in zip(copy_state(other, other_optimizer), copy_state(model, optimizer), strict=True):
         assert a.tobytes() == b.tobytes()
-
-
-def test_a_step_without_kernels_runs_plainly_after_one_line():
-    """NumPy's tril has no kernel."""
-    def own_step(model, x):
-        y = np.tril(x @ model.W.data)
-        model.W.data += 0.1 * (x.T @ y)
-        return y.sum()
-
-    rng, lines = np.random.default_rng(2), []
-    inputs = [rng.standard_normal((4, 3)) for _ in range(3)]
-    plain, recorded = (npdl.Linear(3, 3, rng=1) for _ in "ab")
-    wanted = [own_step(plain, x) for x in inputs]
-    with backend.using("cupy"):
-        recorded = recorded.to_backend()
-        step = RecordedStep(own_step, (recorded,), print_note=lines.append)
-        found = [to_host(step(x)) for x in inputs]
-    assert_close([*found, to_host(recorded.W.data)], [*wanted, plain.W.data], 1e-6)
-    assert len(lines) == 1 and "tril() has no kernel" in lines[0] and "test_cuda.py:" in lines[0]

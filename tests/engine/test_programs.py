@@ -281,25 +281,6 @@ def test_a_replayed_look_up_checks_its_indices(look_up, target):
     assert step.why_not is None and len(step.recordings) < 3
 
 
-@pytest.mark.usefixtures("unoptimized_compiler")
-@pytest.mark.parametrize("target", TARGETS)
-def test_step_of_one_operation_equals_function(target):
-    """One that is no loop over rows, one that is, and one in place."""
-    x, total = np.arange(6.0).reshape(2, 3), np.zeros((2, 3))
-
-    def add_to(total, x):
-        total += x
-    for step_of in (lambda x: x @ x.T, lambda x: x + x):
-        step = RecordedStep(step_of, (), target)
-        for factor in (1.0, 2.0):
-            np.testing.assert_array_equal(step(x * factor), step_of(x * factor))
-        assert step.why_not is None
-    step = RecordedStep(add_to, (total,), target)
-    for _ in range(3):
-        step(x)
-    np.testing.assert_array_equal(total, 3 * x)
-
-
 def make_recording(function, *arrays, target="numpy"):
     step = RecordedStep(function, (), target)
     step(*arrays)

@@ -1,6 +1,5 @@
 """The benchmark: a tiny round and its table."""
 
-import multiprocessing
 
 import pytest
 
@@ -8,7 +7,6 @@ from experiments import bench
 from experiments.bench import Variant
 from experiments.benchmark import npdl_side
 from experiments.benchmark.cases import QUICK, make_batches
-from experiments.benchmark.worker import serve
 from npdl.errors import InputError
 
 
@@ -18,12 +16,6 @@ def test_a_tiny_round_prints_a_row_for_each_variant(capsys):
     assert "Python" in about and heading.startswith("| case")
     (row,) = [row.strip("| ").split(" | ") for row in rows]
     assert row[1] == "npdl, plain" and float(row[4]) > 0 and float(row[7]) > 0
-
-
-def test_a_worker_ends_silently_if_its_parent_is_gone():
-    connection, other = multiprocessing.Pipe()
-    other.close()
-    serve(connection, lambda: (lambda: 1.0, None))
 
 
 def test_equal_work_shares_no_prefixes():

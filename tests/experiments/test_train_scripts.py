@@ -40,20 +40,6 @@ def test_the_scripts_loop_is_bitwise_identical_to_train(tmp_path, model, engine,
     assert_same_runs(tmp_path / "script", tmp_path / "train")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("lstm", "plain")])
-def test_a_killed_script_resumes_bitwise_identically(tmp_path, model, engine):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    options = [*OPTIONS, "--steps", "100", "--engine", engine]
-    assert SCRIPTS[model]([*options, "--quiet", "--out", str(whole)]) == 0
-    process = start(f"train_{model}", *options, "--out", killed)
-    wait_for_step(process, killed, 20)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert SCRIPTS[model](["--resume", "--quiet", "--out", str(killed)]) == 0
-    assert_same_runs(whole, killed)
-
-
 def test_ctrl_c_saves_and_leaves_without_a_traceback(tmp_path):
     # A shell's background process, as in CI, ignores SIGINT; a terminal's doesn't.
     process = start("train_gpt", *OPTIONS, "--steps", 3000, "--out", tmp_path / "run",

@@ -123,12 +123,6 @@ def test_first_steps_equal_numpy(model, settings):
     assert_first_steps_agree(small_config(model, settings, steps=STEPS))
 
 
-@pytest.mark.slow
-@every_model
-def test_first_steps_of_assignment_models_equal_numpy(model):
-    assert_first_steps_agree(Config(model=model, engine="recorded"), 4)
-
-
 @pytest.mark.parametrize(("engine", "dtype"), [
     ("plain", "float64"), ("plain", "float32"), ("recorded", "float32")])
 @every_model

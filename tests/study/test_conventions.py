@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from npdl import BiRNN, Cache, Layer, Linear, Param, Sequential, blame, gradcheck
+from npdl import BiRNN, Cache, Layer, Linear, Sequential, blame, gradcheck
 from npdl.errors import InputError
 from npdl.study.check.adapters import Uncheckable, make_function_pair_class
 from npdl.study.check.samples import make_example_call
@@ -52,8 +52,8 @@ class GradientsInSelf(Attributes):
 class DeepLearningFromScratch:
     """Lists params and grads, which backward writes into."""
 
-    def __init__(self, times=1, shape=(4, 3)):
-        self.params, self.times = [draw_normal(*shape), np.zeros(shape[1])], times
+    def __init__(self, times=1):
+        self.params, self.times = [draw_normal(4, 3), np.zeros(3)], times
         self.grads = [np.zeros_like(p) for p in self.params]
 
     def forward(self, x):
@@ -63,25 +63,6 @@ class DeepLearningFromScratch:
     def backward(self, dout):
         self.grads[0][...], self.grads[1][...] = self.times * self.x.T @ dout, dout.sum(0)
         return dout @ self.params[0].T
-
-
-class TwoLayers:
-    """A network that joins the lists of its layers."""
-
-    def __init__(self, times=1):
-        self.layers = first, second = (
-            DeepLearningFromScratch(), DeepLearningFromScratch(times, (3, 2)))
-        self.params, self.grads = first.params + second.params, first.grads + second.grads
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer.forward(x)
-        return x
-
-    def backward(self, dout):
-        for layer in reversed(self.layers):
-            dout = layer.backward(dout)
-        return dout
 
 
 class NumpyMl:
@@ -105,40 +86,6 @@ class NumpyMl:
             self.gradients["b"] += dLdy.sum(axis=0)
         dX = [dLdy @ self.parameters["W"].T for X in self.X]
         return dX[0] if len(self.X) == 1 else dX
-
-
-class ParamsMadeInForward(Layer):
-    """An npdl Layer whose first forward makes a Param, and sets the shape of another."""
-
-    def __init__(self, times=1):
-        self.W, self.b, self.times = None, Param(np.zeros(1)), times
-
-    def forward(self, x):
-        if self.W is None:
-            self.W, self.b.data = Param(draw_normal(x.shape[1], 3)), np.zeros(3)
-        return x @ self.W.data + self.b.data, Cache(x=x)
-
-    def backward(self, dy, cache):
-        self.W.grad += self.times * cache.x.T @ dy
-        self.b.grad += dy.sum(0)
-        return dy @ self.W.data.T
-
-
-class ParamsInContainers(Layer):
-    """Params in a list, a layer in a dict, and a cache in self."""
-
-    def __init__(self, times=1):
-        self.p, self.parts, self.times = [Param(draw_normal(4, 3))], {"b": Linear(3, 2)}, times
-
-    def forward(self, x):
-        self.x = x
-        y, self.inner = self.parts["b"].forward(x @ self.p[0].data)
-        return y
-
-    def backward(self, dy):
-        dy = self.parts["b"].backward(dy, self.inner)
-        self.p[0].grad += self.times * self.x.T @ dy
-        return dy @ self.p[0].data.T
 
 
 class StateAndMemory:
@@ -210,9 +157,8 @@ class LossAndProbabilitiesInSelf:
 
 @pytest.mark.parametrize(("cls", "inputs", "rows"), [
     (Attributes, (X,), 3), (GradientsInSelf, (X,), 3), (DeepLearningFromScratch, (X,), 3),
-    (TwoLayers, (X,), 5), (NumpyMl, (X,), 3), (ParamsMadeInForward, (X,), 3),
-    (ParamsInContainers, (X,), 4),
-    (StateAndMemory, (X,), 2), (BothGradients, (X,), 2), (TupleOfGradients, (X,), 2),
+    (NumpyMl, (X,), 3), (StateAndMemory, (X,), 2), (BothGradients, (X,), 2),
+    (TupleOfGradients, (X,), 2),
     (DataclassOfGradients, (X,), 2), (ResultsInSelf, (X,), 2),
     (LossAndProbabilitiesInSelf, (X, np.array([0, 3, 1])), 1)])
 def test_a_class_is_checked_with_all_its_parameters(cls, inputs, rows):

@@ -1,6 +1,5 @@
 """The command line of step and blame: layers, inputs, one-line errors, and code that misbehaves."""
 
-import contextlib
 import inspect
 import os
 import subprocess
@@ -192,16 +191,6 @@ def test_example_writes_a_layer_that_is_right_and_nothing_else(tmp_path, monkeyp
 # --- the table of examples --------------------------------------------------------------------
 
 
-def test_the_second_sample_differs_in_every_size():
-    for name, cls in samples.find_layer_classes().items():
-        _, first, _ = samples.make_example_call(cls)
-        _, second, _ = samples.make_sample_builders(cls)["another"](np.random.default_rng(0))
-        pairs = [(a.shape, b.shape) for a, b in zip(first, second, strict=True)
-                 if hasattr(a, "shape")]
-        assert all(m != n for a, b in pairs for m, n in zip(a[::-1], b[::-1], strict=False)
-                   if (m, n) != (2, 2) or name != "XOR"), (name, pairs)
-
-
 def compute_outputs_and_gradients(layer, inputs, options):
     """Return {path: array} of the outputs, the gradients and the running statistics of a sample."""
     with np.errstate(all="ignore"):
@@ -216,17 +205,6 @@ def are_different(found, expected):
     return found.keys() != expected.keys() or any(
         a.shape != expected[path].shape or not np.allclose(a, expected[path], 0, 1e-6)
         for path, a in found.items())
-
-
-def test_the_sizes_of_the_examples_are_no_defaults():
-    for name, cls in samples.find_layer_classes().items():
-        for option, taken in inspect.signature(cls.__init__).parameters.items():
-            if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
-                with contextlib.suppress(InputError):   # the default may not fit the other sizes
-                    default, plain = (
-                        compute_outputs_and_gradients(*samples.make_example_call(cls, **given))
-                        for given in ({option: taken.default}, {}))
-                    assert are_different(default, plain), (name, option)
 
 
 def test_an_option_without_a_value_is_an_error(monkeypatch):
