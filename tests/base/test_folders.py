@@ -1,7 +1,6 @@
 """Folders and files that are created atomically appear as a whole, or not at all."""
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -54,19 +53,6 @@ def test_a_folder_is_made_as_a_whole_or_not_at_all(tmp_path):
     with pytest.raises(ValueError, match="is not an empty folder"):
         make_folder(site, "two")
     assert read_page(site) == "one" and os.listdir(tmp_path) == ["site"]
-
-
-def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path):
-    site = tmp_path / "site"
-    site.mkdir()
-    pid = os.fork()
-    if pid == 0:
-        os.rename = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
-        make_folder(site, "one")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    make_folder(site, "two")
-    assert read_page(site) == "two" and os.listdir(tmp_path) == ["site"]
 
 
 def test_clean_stale_removes_only_temporaries_of_dead_processes(tmp_path):

@@ -18,7 +18,8 @@ from tests.tools.device import needs_cupy
 
 pytestmark = needs_cupy
 NO_KERNELS = ("QuantLinear",)      # it unpacks bits
-QUICK = ("Embedding", "LSTMCell", "LayerNorm", "Linear", "MultiHeadAttention", "SequenceLoss")
+QUICK = ("Embedding", "LSTMCell", "LayerNorm", "Linear", "MultiHeadAttention", "QuantLinear",
+         "SequenceLoss")
 emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
 
 

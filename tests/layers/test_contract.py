@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npdl.core import Param, walk
+from npdl.core import walk
 from npdl.errors import CheckpointError, InputError
 from npdl.safetensors import write
 from npdl.study.check.samples import ROW
@@ -136,25 +136,6 @@ def test_layer_contract(case):
 
 
 @every_class
-def test_replica_shares_data_but_not_gradients(name):
-    call = Called(ONE_OF_EACH[name])
-    layer = call.built.layer
-    layer.zero_grad()
-    replica = layer.replica()
-    _, cache = call.built.forward(layer=replica)
-    found = call.built.compute_gradients(call.dout, cache, layer=replica)
-    assert_equal_arrays(found, call.gradients)
-    own = dict(layer.params(with_frozen=True))
-    assert own.keys() == dict(replica.params(with_frozen=True)).keys()
-    for what, param in replica.params(with_frozen=True):    # running statistics, too
-        assert param.data is own[what].data and param.decay == own[what].decay
-        assert param.trainable == own[what].trainable
-        if param.trainable:
-            assert not np.shares_memory(param.grad, own[what].grad) or not param.grad.size
-            assert not own[what].grad.any(), f"{what}: the replica wrote into the layer's gradient"
-
-
-@every_class
 def test_parameters_survive_saving_and_astype(name, tmp_path):
     built = build(ONE_OF_EACH[name])
     before = {path: np.copy(a) for path, a in leaves(built.forward()[0])}
@@ -174,21 +155,6 @@ def test_parameters_survive_saving_and_astype(name, tmp_path):
         load(given)
         assert_equal_arrays(built.layer.state_dict(), saved)
         assert_equal_arrays(dict(leaves(built.forward()[0])), before)
-
-
-@every_class
-def test_dotted_names_locate_parameters(name):
-    layer = build(ONE_OF_EACH[name]).layer
-    found = list(layer.params(with_frozen=True))
-    assert len({what for what, _ in found}) == len({id(p) for _, p in found}) == len(found)
-    for what, param in found:
-        place = layer
-        for part in what.split("."):
-            place = place[int(part)] if part.isdigit() else getattr(place, part)
-        assert place is param
-    held = {id(value) for part in walk(layer) for value in vars(part).values()
-            if isinstance(value, Param)}
-    assert held == {id(param) for _, param in found}
 
 
 def test_invalid_state_dict_changes_nothing(tmp_path):
