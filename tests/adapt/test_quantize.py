@@ -9,7 +9,6 @@ from npdl.adapt import make_report
 from npdl.adapt import quantize as quantization
 from npdl.adapt.linears import QuantLinear
 from npdl.adapt.quantize import NF4, count_bytes, dequantize, pack, quantize, unpack
-from npdl.errors import InputError
 from npdl.layers.linear import Linear
 
 ROUNDINGS = ("floor", "nearest")
@@ -94,8 +93,3 @@ def test_double_quantization_stores_step_sizes_in_a_byte():
         assert count.stored_bytes - bias == count_bytes(W.size, 4, 64, double=double)
         assert count.frozen == W.size + 640
     assert 8 * count_bytes(2**30, 4, 64, double=True) / 2**30 == pytest.approx(4.127, abs=1e-3)
-
-
-def test_nf4_requires_four_bits():
-    with pytest.raises(InputError, match="give bits = 4"):
-        quantize(np.ones((2, 2)), 3, "nf4")

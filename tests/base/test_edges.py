@@ -10,17 +10,20 @@ import npdl
 from npdl import RNN, Bidirectional, CrossEntropy, Embedding, Linear, LSTMCell, Sequential, Tanh
 from npdl.adapt import add_lora
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
+from npdl.adapt.quantize import quantize
 from npdl.backend import make_rng
 from npdl.data.text import draw_windows, split_text
 from npdl.decoding.model_scorers import RecomputedSeq2Seq
+from npdl.engine import compile_step
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.graph import ReplaceUpdate
 from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.recurrent import RecurrentLayer
 from npdl.losses import REDUCTIONS, exact_match
-from npdl.optim import decay_only_matrices, make_gradients_orthogonal, orthogonalise
+from npdl.optim import SGD, decay_only_matrices, make_gradients_orthogonal, orthogonalise
 from npdl.train.pretrained.exchange import from_torch
+from npdl.train.sweep import sweep
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf
@@ -189,6 +192,12 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: npdl.InstanceNorm(2).forward(np.ones((4, 2, 1))), "at least 2"),
     "decay_only_matrices of parameters": (
         lambda: decay_only_matrices(Linear(2, 2).params()), "give a Layer"),
+    "NF4 in 3 bits": (lambda: quantize(np.ones((2, 2)), 3, "nf4"), "give bits = 4"),
+    "a sweep without processes": (lambda: sweep([], "nowhere", jobs=0), "jobs = 0"),
+    "an unknown target": (lambda model=Linear(2, 2): compile_step(
+        model, CrossEntropy(), SGD(model), target="fortran"), "choose one of: auto, c, numpy"),
+    "another model's optimizer": (lambda: compile_step(
+        Linear(2, 2), CrossEntropy(), SGD(Linear(2, 2))), r"of this model; .* SGD\(model\)"),
 }
 
 

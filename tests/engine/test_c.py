@@ -13,7 +13,6 @@ import pytest
 import npdl
 from npdl.engine import CompilerError, RecordedStep, c_build, c_math, compile_step
 from npdl.engine.c_module import HEAD
-from npdl.errors import InputError
 from npdl.functions import sum_by_index
 from npdl.losses import SequenceLoss, SquaredError
 from tests.tools import slow
@@ -132,11 +131,6 @@ def test_step_runs_with_numpy_without_a_safe_library(broken, cache_folder, monke
     assert "NumPy" in line
     with pytest.raises(CompilerError):
         RecordedStep(lambda x: (x + x) * 2, (), "c")(np.ones(300))
-
-
-def test_unknown_target_raises():
-    with pytest.raises(InputError, match="choose one of: auto, c, numpy"):
-        train_for_losses("fortran")
 
 
 @pytest.mark.slow

@@ -397,11 +397,6 @@ def test_an_error_in_a_shard_is_the_batchs_and_leaves_the_next_step_right(share_
     assert_same_parameters(models, 1e-11 if share_prefixes else 1e-12)
 
 
-def test_the_optimizer_of_another_model_raises():
-    with pytest.raises(InputError, match=r"no parameter of this model; .* SGD\(model\)"):
-        compile_step(make_gpt(), SequenceLoss(), optim.SGD(make_gpt()))
-
-
 class CountedLinear(npdl.Linear):
     calls = 0
 

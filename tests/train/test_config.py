@@ -30,6 +30,8 @@ def test_settings_make_the_class_of_their_task_and_are_read_back(task, settings)
     ({**REAL, "width": 8}, "--width can't be used with a real model"),
     ({"widht": 8}, "--widht is not an option; see train_gpt"),
     ({"model": "gpt", "pretrained": "a", "text": "b"}, "--model 'gpt'"),
+    ({"model": "lstm", "init": "gpt2"}, "is for a GPT only"),
+    ({"model": "lstm", "init": "lecun"}, "is for a GPT only"),
     ({"model": "pretrained", "text": "b"}, "--pretrained is missing"),
     ({"model": "pretrained", "pretrained": "a"}, "--text is missing"),
 ])

@@ -1,15 +1,13 @@
-"""Starting values: their sizes, and who may start so."""
+"""Initial values of parameters: their sizes, and the first loss."""
 
 import math
 
 import numpy as np
 import pytest
 
-from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.train.config import Config
 from npdl.train.initialise import initialise
 
 V, L, D = 50, 3, 64
@@ -63,9 +61,3 @@ def test_xavier_gates_are_uniform_with_zero_biases():
                 assert abs(param.data).max() == pytest.approx(math.sqrt(6 / (3 * D)), rel=0.01)
             else:
                 np.testing.assert_array_equal(param.data, before[name])
-
-
-@pytest.mark.parametrize("init", ["gpt2", "lecun"])
-def test_initialisations_of_a_gpt_are_refused_for_an_lstm(init):
-    with pytest.raises(InputError, match="is for a GPT only"):
-        Config(model="lstm", init=init)

@@ -7,7 +7,6 @@ import signal
 import joblib
 import pytest
 
-from npdl.errors import InputError
 from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.folder import is_finished, lock_folder, read_config
@@ -84,11 +83,6 @@ def test_a_run_may_continue_with_another_backend(tmp_path):
     assert read_config(folder) == there
     train(CONFIGS[0], tmp_path / "unbroken", quiet=True)
     assert_same_records(load_run(folder).records, load_run(tmp_path / "unbroken").records)
-
-
-def test_zero_jobs_are_refused(tmp_path):
-    with pytest.raises(InputError, match="jobs = 0"):
-        sweep(CONFIGS, tmp_path, jobs=0)
 
 
 SWEEP = """
