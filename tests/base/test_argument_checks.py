@@ -18,7 +18,7 @@ import pytest
 import npdl
 from npdl import optim
 from npdl.backend import make_rng
-from npdl.core import Layer, Param
+from npdl.core import Param
 from npdl.errors import InputError
 from npdl.layers.linear import Linear
 from npdl.study.trees import is_nested, leaves, map_leaves
@@ -279,15 +279,6 @@ def test_parameters_are_floats_of_32_bits_or_more():
         Param(np.ma.masked_array(np.ones(3), [True, False, False]))
     with pytest.raises(InputError, match="float16"):
         Linear(3, 2).astype("float16")
-
-
-def test_params_is_a_method():
-    class Mine(Layer):
-        def __init__(self):
-            self.params = {"W": np.ones(2)}
-
-    with pytest.raises(InputError, match="give the attribute another name"):
-        Mine()
 
 
 def test_dropout_that_drops_nothing_says_so():

@@ -16,12 +16,13 @@ from npdl.data.text import draw_windows, split_text
 from npdl.decoding.model_scorers import RecomputedSeq2Seq
 from npdl.engine import compile_step
 from npdl.errors import InputError
-from npdl.functions import log_softmax
+from npdl.functions import log_softmax, reverse
 from npdl.layers.graph import ReplaceUpdate
 from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.recurrent import RecurrentLayer
-from npdl.losses import REDUCTIONS, exact_match
+from npdl.losses import REDUCTIONS, SoftCrossEntropy, exact_match
 from npdl.optim import SGD, decay_only_matrices, make_gradients_orthogonal, orthogonalise
+from npdl.study.check.samples import make_sample_builders
 from npdl.train.pretrained.exchange import from_torch
 from npdl.train.sweep import sweep
 
@@ -30,6 +31,7 @@ NAN, INF = np.nan, np.inf
 BYTES = np.array([[100, 120, 200, 250]], "uint8")
 NORMS = npdl.BatchNorm(6), npdl.GroupNorm(6, 2), npdl.InstanceNorm(6)
 HUGE = (1e20 * make_rng(4).standard_normal((7, 6, 11))).astype("float32")
+HALVES = np.array([[0.7, 0.2, 0.1]], "float16")
 STEPS = make_rng(1).standard_normal((2, 6, 3))
 
 
@@ -87,6 +89,12 @@ LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
     "a neuron at its threshold fires": (
         lambda: y_of(ThresholdNeuron.from_weights([1, -1], 0), np.ones((1, 2))), [[1]], 0),
+    "reverse turns the valid steps alone": (
+        lambda: reverse(np.arange(8).reshape(2, 4, 1), [3, 1])[..., 0],
+        [[2, 1, 0, 3], [4, 5, 6, 7]], 0),
+    "targets in float16 are summed in the dtype of the logits": (
+        lambda: loss_gradient(SoftCrossEntropy(), np.zeros((1, 3), "f4"), HALVES)[0],
+        HALVES.astype("f8").sum() / 3 - HALVES, 1e-6),
     "uint8 lengths": (lambda: lstm_outputs(np.array([1, 6], "uint8")),
                       lambda: lstm_outputs([1, 6]), 1e-14),
     **{f"{type(norm).__name__} of a constant": (
@@ -192,10 +200,16 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: npdl.InstanceNorm(2).forward(np.ones((4, 2, 1))), "at least 2"),
     "decay_only_matrices of parameters": (
         lambda: decay_only_matrices(Linear(2, 2).params()), "give a Layer"),
+    "a layer without examples": (lambda: make_sample_builders(type("Mine", (npdl.Layer,), {})),
+                                 "Mine has 0 examples in EXAMPLES of npdl/study/check/ex"),
+    "a layer's attribute params": (lambda: type("Mine", (npdl.Layer,), {
+        "__init__": lambda self: setattr(self, "params", {"W": np.ones(2)})})(),
+                                   "give the attribute another name"),
     "NF4 in 3 bits": (lambda: quantize(np.ones((2, 2)), 3, "nf4"), "give bits = 4"),
     "a sweep without processes": (lambda: sweep([], "nowhere", jobs=0), "jobs = 0"),
-    "an unknown target": (lambda model=Linear(2, 2): compile_step(
-        model, CrossEntropy(), SGD(model), target="fortran"), "choose one of: auto, c, numpy"),
+    "an unknown target": (lambda: (lambda model: compile_step(
+        model, CrossEntropy(), SGD(model), target="fortran"))(Linear(2, 2)),
+                          "choose one of: auto, c, numpy"),
     "another model's optimizer": (lambda: compile_step(
         Linear(2, 2), CrossEntropy(), SGD(Linear(2, 2))), r"of this model; .* SGD\(model\)"),
 }

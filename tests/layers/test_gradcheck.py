@@ -2,8 +2,7 @@
 
 import pytest
 
-from npdl.core import Layer, walk
-from npdl.errors import InputError
+from npdl.core import walk
 from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.samples import ROW, make_sample_builders
 from tests.layers.cases import all_cases, is_composed
@@ -47,11 +46,3 @@ def check_gradients(case, entries):
 @pytest.mark.parametrize("cls", npdl_layers(), ids=lambda cls: cls.__name__)
 def test_every_layer_has_examples(cls):
     make_sample_builders(cls)                           # says what is missing, and where to put it
-
-
-def test_error_names_layer_without_examples():
-    class Mine(Layer):
-        pass
-
-    with pytest.raises(InputError, match="Mine has 0 examples in EXAMPLES of npdl/study/check/ex"):
-        make_sample_builders(Mine)

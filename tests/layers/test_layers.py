@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npdl.backend import make_rng
-from npdl.functions import normal_cdf, normal_density, reverse, sigmoid, softmax
+from npdl.functions import normal_cdf, normal_density, sigmoid, softmax
 from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding
@@ -98,13 +98,6 @@ def test_running_statistics_move_in_training_only():
     np.testing.assert_allclose(y, (x - [0.5, 5]) / np.sqrt(np.array([1.25, 50.75]) + 1e-5))
     for name, array in layer.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
-
-
-def test_reverse_turns_the_valid_steps_only():
-    x = np.arange(8).reshape(2, 4, 1)
-    assert reverse(x, [3, 1])[..., 0].tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
-    assert (reverse(reverse(x, [3, 2]), [3, 2]) == x).all()
-    assert (reverse(x) == reverse(x, [4, 4])).all()
 
 
 def test_attentive_rnn_continues_from_state():
