@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from npdl.data import dates
-from npdl.data.dates import FORMS, Dates, DateWords, format_date
-from npdl.errors import InputError
+from npdl.data.dates import FORMS, Dates, format_date
 
 DAY = datetime.date(2021, 3, 3)
 BY_HAND = """\
@@ -67,15 +66,3 @@ def test_encoded_pairs_decode_to_their_texts():
         text + dates.END for text in texts]
     assert [words.decode(ids) for ids in target] == isos
     assert (target[:, 0] == words.bos).all() and (target[:, -1] == words.eos).all()
-
-
-@pytest.mark.parametrize("act, mentioned", [
-    (lambda: Dates(0), "r_train = 0"), (lambda: Dates(1.5), "r_train = 1.5"),
-    (lambda: DateWords().encode(""), "0 characters"),
-    (lambda: DateWords().encode("3" * 40), "40 characters"),
-    (lambda: DateWords().encode("3 März"), "'ä'"),
-])
-def test_invalid_dates_raise_one_line(act, mentioned):
-    with pytest.raises(InputError, match=mentioned) as refused:
-        act()
-    assert len(str(refused.value).splitlines()) == 1
