@@ -63,19 +63,14 @@ def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
 
 @pytest.mark.parametrize("old, new", [
     ("dz @ W.T", "dz @ W"), ("dz.sum(0)", "dz.sum(1)"), ("2 * dy * h", "2 * dy"),
-    ("x.T @ dz", "x.T @ dh"), ("dx, dW", "dW, dx"), ("dh * (1 - h ** 2)", "dh * h ** 2")])
+    ("x.T @ dz", "x.T @ dh"), ("dx, dW", "dW, dx"), ("dh * (1 - h ** 2)", "dh * h ** 2"),
+    ("dh * (1 - h ** 2)", "dh"), ("dh * (1 - h ** 2)", "dh * np.cos(h)")])
 def test_a_mistake_is_named_with_a_fix_that_can_be_pasted(tmp_path, old, new):
     text = TWO.replace(old, new)
     wrong, = (n for n, pair in enumerate(zip(text.split("\n"), TWO.split("\n"), strict=True), 1)
               if pair[0] != pair[1])
     answer = make_answer(text, wrong, tmp_path)
     assert answer.is_on_line and answer.is_true
-
-
-@pytest.mark.parametrize("wrong", ["dh", "dh * np.cos(h)"])
-def test_a_derivative_that_is_left_out_or_wrong_is_the_fix(tmp_path, wrong):
-    report = blame_changed_file(tmp_path, "dh * (1 - h ** 2)", wrong)
-    assert report.fix in ("dz = dh * (1 - h ** 2)", "dz = dh * (1 - h * h)"), report
 
 
 @pytest.mark.parametrize(("changes", "line", "fix", "words"), [

@@ -76,11 +76,3 @@ def yield_arrays(structure):
 def npdl_layers():
     """Return a list of the classes of all layers of npdl."""
     return list(find_layer_classes().values())
-
-
-def covers(checked, cls):
-    """Return True if a case of the class `checked` runs the forward and backward of `cls`."""
-    if checked is cls:
-        return True
-    return (issubclass(checked, cls) and checked.forward is cls.forward
-            and checked.backward is cls.backward)

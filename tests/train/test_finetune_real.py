@@ -65,7 +65,8 @@ def test_loss_falls_and_checkpoint_has_trained_parameters(tmp_path, base, kind, 
 
 def test_dropout_of_the_config_changes_what_is_learned(tmp_path, base):
     shutil.copytree(base / "gpt2", tmp_path / "model")
-    model_folders.change_settings(tmp_path / "model", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
+    rates = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
+    model_folders.change_settings(tmp_path / "model", **rates)
     found = []
     for i, folder in enumerate([base / "gpt2", base / "gpt2", tmp_path / "model"]):
         assert finetune(base, tmp_path / str(i), *KINDS["lora"], model=folder) == 0
