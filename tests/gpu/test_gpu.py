@@ -107,20 +107,17 @@ def train_and_measure(config, steps=STEPS):
     return records, get_trainer_state(trainer)[0]
 
 
-def assert_first_steps_agree(config, steps=STEPS):
-    here, _ = train_and_measure(config, steps)
+@every_setting
+def test_first_steps_equal_numpy(model, settings):
+    config = small_config(model, settings, steps=STEPS)
+    here, _ = train_and_measure(config)
     with backend.using("cupy"):
-        there, arrays = train_and_measure(config, steps)
+        there, arrays = train_and_measure(config)
     for mine, theirs in zip(here, there, strict=True):
         for key in ("train_loss", "validation_loss", "l2_norm"):
             assert abs(theirs[key] - mine[key]) <= CLOSE[config.dtype] * abs(mine[key]), (
                 mine["step"], key)
     assert {array.dtype for array in arrays.values()} == {np.dtype(config.dtype)}
-
-
-@every_setting
-def test_first_steps_equal_numpy(model, settings):
-    assert_first_steps_agree(small_config(model, settings, steps=STEPS))
 
 
 @pytest.mark.parametrize(("engine", "dtype"), [
