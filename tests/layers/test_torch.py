@@ -25,6 +25,7 @@ WITHOUT = {
     "LoRALinear": "torch has no adapters", "QuantLinear": "torch quantizes otherwise",
     **dict.fromkeys(("AttentiveRNN", "BiRNN", "BiRNNLoss", "GPT", "GPT2", "LSTMLM", "LSTMSeq2Seq",
                      "LlamaBlock", "Llama", "Seq2Seq"), "made of layers that are compared"),
+    **dict.fromkeys(("FeedForward", "RecurrentLayer"), "a part of layers that are compared"),
     **dict.fromkeys(("ResetBeforeGRU", "ResetBeforeGRUCell"), "torch has the other kind"),
     "Identity": "returns its input", "Sequential": "its layers are compared",
     "SinusoidalPositions": "torch has none", "ThresholdNeuron": "its gradient is zero",

@@ -19,7 +19,7 @@ from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.llama import SwiGLU
 from npdl.layers.rotary import Llama3Scaling, Rotary
-from npdl.layers.transformer import Block, Decoder, Encoder, FeedForward, PreNormBlock
+from npdl.layers.transformer import Block, Decoder, Encoder, PreNormBlock
 from npdl.losses import (
     CrossEntropy,
     KLDivergence,
@@ -129,11 +129,6 @@ def mlp(layer, P, x):
     for i in range(len(layer.maps)):
         x = linear(P, x if i == 0 else F.relu(x), f"maps.{i}.")
     return x
-
-
-def feed_forward(layer, P, x):
-    activation = ACTIVATIONS[type(layer.activation).__name__]
-    return linear(P, activation(linear(P, x, "up.")), "down.")
 
 
 # Attention and transformers
@@ -262,11 +257,10 @@ THEIRS = {
     Embedding: lambda layer, P, ids: F.embedding(ids, P["W"], layer.padding_id),
     Linear: lambda layer, P, x: linear(P, x), Unembedding: lambda layer, P, x: F.linear(x, P["W"]),
     LearnedPositions: add_positions, LayerNorm: layer_norm, RMSNorm: rms_norm,
-    BatchNorm: batch_norm, GroupNorm: group_norm, InstanceNorm: instance_norm,
-    FeedForward: feed_forward, MLP: mlp, CrossEntropy: cross_entropy,
-    WeightedCrossEntropy: cross_entropy, SoftCrossEntropy: soft_cross_entropy,
-    SequenceLoss: sequence_loss, StableMaxLoss: stablemax, SquaredError: squared_error,
-    KLDivergence: kl_divergence, MultiHeadAttention: multi_head,
+    BatchNorm: batch_norm, GroupNorm: group_norm, InstanceNorm: instance_norm, MLP: mlp,
+    CrossEntropy: cross_entropy, WeightedCrossEntropy: cross_entropy,
+    SoftCrossEntropy: soft_cross_entropy, SequenceLoss: sequence_loss, StableMaxLoss: stablemax,
+    SquaredError: squared_error, KLDivergence: kl_divergence, MultiHeadAttention: multi_head,
     DotAttention: make_dot_attention(1.0), ScaledDotAttention: make_dot_attention(None),
     **dict.fromkeys((Block, PreNormBlock), translate_masks(run_block)),
     **dict.fromkeys((DecoderBlock, PreNormDecoderBlock), translate_masks(run_block)),

@@ -6,7 +6,7 @@ from torch import nn
 from npdl.functions import map_state
 from npdl.layers.bidirectional import Bidirectional, BidirectionalStack
 from npdl.layers.gru import ResetAfterGRU, ResetAfterGRUCell
-from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RecurrentLayer, RNNCell
+from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 # Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
 ORDER = {RNNCell: [0], GRUCell: [1, 0, 2], ResetAfterGRUCell: [1, 0, 2], LSTMCell: [0, 1, 3, 2]}
@@ -51,12 +51,6 @@ def run_cell(layer, P, x, state=None):
     return CELLS[type(layer)](x, state, *torch_weights(layer, P, ""))
 
 
-def one_layer(layer, P, x, state=None, lengths=None):
-    state = None if state is None else map_state(lambda s: s[None], state)
-    y, final = run_torch_rnn({"cell.": layer.cell}, P, x, state, lengths)
-    return y, map_state(lambda s: s[0], final)
-
-
 def recurrent_stack(layer, P, x, state=None, lengths=None):
     cells = {f"layers.{i}.cell.": own.cell for i, own in enumerate(layer.layers)}
     return run_torch_rnn(cells, P, x, state, lengths)
@@ -82,5 +76,5 @@ def bidirectional(layer, P, x, states=None, lengths=None):
 THEIRS = {
     **dict.fromkeys((RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell), run_cell),
     **dict.fromkeys((RNN, GRU, ResetAfterGRU, LSTM), recurrent_stack),
-    RecurrentLayer: one_layer, Bidirectional: bidirectional, BidirectionalStack: bidirectional_stack
+    Bidirectional: bidirectional, BidirectionalStack: bidirectional_stack,
 }
