@@ -109,19 +109,14 @@ def test_merged_model_folder_loads(tmp_path, base, kind, capsys):
     assert finetune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
 
 
-def test_final_output_shows_loss_and_memory(tmp_path, base, capsys):
-    options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--engine",
-               "plain", "--out", str(tmp_path / "run")]
-    assert commands.finetune(options) == 0
+def test_run_shows_loss_and_memory_and_other_commands_recognise_it(tmp_path, base, capsys):
+    out = tmp_path / "run"
+    assert commands.finetune([str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1",
+                              "--engine", "plain", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "at step 1; " in shown and " at step 0\n" in shown and "peak memory" in shown
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    summary = json.loads((out / "summary.json").read_text())
     assert summary["adapted"]["trainable"] == 2 * 8 * (2 * 64 + 2 * 48 + 3 * 96)
-
-
-def test_other_commands_recognise_finetuned_run(tmp_path, base, capsys):
-    out = tmp_path / "run"
-    assert finetune(base, out, "--rank", 2) == 0
     assert commands.table([str(out)]) == 0
     assert "| model, LoRA, fox.txt, seed 0 |" in capsys.readouterr().out
     for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),

@@ -1,6 +1,5 @@
 """A run in its folder: what it holds, resuming, stopping, divergence, and who may work in it."""
 
-import dataclasses
 import functools
 import json
 import os
@@ -212,41 +211,28 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("moment", ["save", "append_record"])
-def test_run_killed_at_start_is_whole_or_absent(tmp_path, moment):
-    config, owner = make_small_config(steps=5), {"save": checkpoint, "append_record": run}[moment]
-    pid = os.fork()
+@pytest.mark.parametrize(("owner", "name"), [
+    (checkpoint, "save"), (run, "append_record"), *(
+        pytest.param(folder, name, marks=pytest.mark.slow) for name in ("plot_curves", "write_json"))])
+def test_run_killed_at_start_or_end_is_absent_or_completed(tmp_path, request, owner, name):
+    config = make_small_config(steps=5, eval_every=1)
+    call, pid = getattr(owner, name), os.fork()
     if pid == 0:
-        setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        setattr(owner, name, lambda *given: call(*given) if name == "write_json" and not str(
+            given[0]).endswith("summary.json") else os.kill(os.getpid(), signal.SIGKILL))
         train(config, tmp_path / "run", quiet=True)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert (tmp_path / "run").exists() == (moment == "append_record")
-    assert train(config, tmp_path / "run", quiet=True) == 0
-    assert train(config, tmp_path / "whole", quiet=True) == 0
+    assert (tmp_path / "run").exists() == (name != "save")
+    if owner is folder:
+        request.getfixturevalue("curves")
+    for place in ("run", "whole"):
+        assert train(config, tmp_path / place, quiet=True) == 0
+        files = {path.name for path in (tmp_path / place).iterdir()}
+        assert files == FILES - ({"curves.png"} if owner is not folder else set())
     trained.assert_same_runs(tmp_path / "whole", tmp_path / "run")
     with pytest.raises(InputError, match="holds a run already"):
         train(config, tmp_path / "run", resume=False, quiet=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["plot_curves", "write_json"])
-def test_run_killed_at_end_has_all_files_after_resume(tmp_path, curves, name):
-    config = dataclasses.replace(make_small_config(steps=5), eval_every=1)
-    whole, run_folder = tmp_path / "whole", tmp_path / "run"
-    train(config, whole, quiet=True)
-    write = getattr(folder, name)
-    pid = os.fork()
-    if pid == 0:
-        setattr(folder, name, lambda *given: os.kill(os.getpid(), signal.SIGKILL)
-                if name == "plot_curves" or str(given[0]).endswith("summary.json")
-                else write(*given))
-        train(config, run_folder, quiet=True)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert train(read_resumed_config(run_folder, {}), run_folder, resume=True, quiet=True) == 0
-    assert {path.name for path in run_folder.iterdir()} == FILES
-    trained.assert_same_runs(whole, run_folder)
 
 
 def test_versions_of_engine_and_libraries_are_collected():
