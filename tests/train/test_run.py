@@ -211,9 +211,9 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path):
         pass
 
 
-@pytest.mark.parametrize(("owner", "name"), [
-    (checkpoint, "save"), (run, "append_record"), *(
-        pytest.param(folder, name, marks=pytest.mark.slow) for name in ("plot_curves", "write_json"))])
+@pytest.mark.parametrize(("owner", "name"), slow.mark_except(["save", "append_record"], [
+    (checkpoint, "save"), (run, "append_record"), (folder, "plot_curves"), (folder, "write_json")],
+    lambda row: row[1]))
 def test_run_killed_at_start_or_end_is_absent_or_completed(tmp_path, request, owner, name):
     config = make_small_config(steps=5, eval_every=1)
     call, pid = getattr(owner, name), os.fork()
