@@ -1,4 +1,4 @@
-"""Training on text: its characters, its windows, exact resume, the options."""
+"""Training on text: its characters, its windows, its evaluation, and a text that has changed."""
 
 import numpy as np
 import pytest

@@ -11,10 +11,10 @@ from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run, train
-from tests.tools import commands, slow
+from tests.tools import commands
 from tests.tools.processes import ROOT, start, wait_for_step
 from tests.tools.refusals import check_refused
-from tests.tools.trained import ENGINES, assert_same_runs
+from tests.tools.trained import assert_same_runs
 
 SCRIPTS = {"gpt": commands.train_gpt, "lstm": commands.train_lstm}
 SETTINGS = {"p": 5, "width": 8, "layers": 1, "steps": 11, "eval_first": 3, "eval_every": 5,
@@ -32,12 +32,17 @@ OPTIONS = as_options(SETTINGS)
 @pytest.mark.parametrize("model, engine, more", [
     ("gpt", "plain", {"dtype": "float64"}), ("lstm", "plain", {"dropout": 0.2}), pytest.param(
         "gpt", "recorded", {"schedule": "cosine", "threads": 2}, marks=pytest.mark.slow)])
-def test_the_scripts_loop_is_bitwise_identical_to_train(tmp_path, model, engine, more):
-    settings = {**SETTINGS, "engine": engine, **more}
-    assert SCRIPTS[model]([*as_options(settings), "--quiet", "--out",
-                           str(tmp_path / "script")]) == 0
-    assert train(Config(model=model, **settings), tmp_path / "train", quiet=True) == 0
-    assert_same_runs(tmp_path / "script", tmp_path / "train")
+def test_a_script_in_parts_is_bitwise_identical_to_train(tmp_path, capsys, model, engine, more):
+    settings, run = {**SETTINGS, "engine": engine, **more}, str(tmp_path / "run")
+    assert train(Config(model=model, **settings), tmp_path / "whole", quiet=True) == 0
+    assert SCRIPTS[model]([*as_options(settings), "--quiet", "--for-steps", "4", "--out", run]) == 0
+    assert capsys.readouterr().err == (f"stopped at step 4 of 11, saved; resume it with: --resume "
+                                       f"--out {run}\n")
+    for step in (9, 11, 11):
+        assert SCRIPTS[model](["--resume", "--for-steps", "5", "--quiet", "--out", run]) == 0
+        assert ("--resume" in capsys.readouterr().err) == (step < 11)
+        assert checkpoint.load(f"{run}/checkpoint.npz")[1]["step"] == step
+    assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
 def test_ctrl_c_saves_and_leaves_without_a_traceback(tmp_path):
@@ -60,21 +65,6 @@ def test_ctrl_c_before_the_run_begins_says_that_nothing_is_saved(tmp_path, capsy
     monkeypatch.setattr(train_gpt, "make_task", interrupted)
     assert commands.train_gpt([*OPTIONS, "--out", str(tmp_path / "run")]) == 130
     assert capsys.readouterr().err == "interrupted before the run began; nothing is saved\n"
-
-
-@pytest.mark.parametrize("engine", slow.mark_except(["plain"], ENGINES))
-def test_for_steps_saves_and_says_how_to_continue(tmp_path, capsys, engine):
-    whole, run = str(tmp_path / "whole"), str(tmp_path / "run")
-    options = [*OPTIONS, "--engine", engine, "--quiet"]
-    assert commands.train_gpt([*options, "--out", whole]) == 0
-    assert commands.train_gpt([*options, "--for-steps", "4", "--out", run]) == 0
-    assert capsys.readouterr().err == (f"stopped at step 4 of 11, saved; resume it with: --resume "
-                                       f"--out {run}\n")
-    for step in (9, 11, 11):
-        assert commands.train_gpt(["--resume", "--for-steps", "5", "--quiet", "--out", run]) == 0
-        assert ("--resume" in capsys.readouterr().err) == (step < 11)
-        assert checkpoint.load(f"{run}/checkpoint.npz")[1]["step"] == step
-    assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
 def test_each_evaluation_is_a_line_and_a_table_ends_the_run(tmp_path, capsys):
