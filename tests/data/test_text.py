@@ -9,6 +9,7 @@ from npdl.losses import CrossEntropy
 from npdl.train.recipes import make_recipe_config
 from npdl.train.run import load_run, train
 from tests.tools import commands
+from tests.tools.refusals import check_refused
 from tests.tools.trained import make_trained_trainer
 
 SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
@@ -76,23 +77,17 @@ def test_evaluation_matches_direct_computation(text_path):
         assert record[f"{name}_accuracy"] == pytest.approx(right, abs=1e-6)
 
 
-def run_resume_command(folder, *options):
-    return commands.train_gpt(["--resume", "--quiet", "--out", str(folder), *map(str, options)])
-
-
 def test_resume_detects_changed_or_missing_text(tmp_path, text_path, capsys):
     run = tmp_path / "run"
     train(small_config(text_path, steps=4), run, quiet=True)
     before = (run / "checkpoint.npz").read_bytes()
     text_path.write_text(PLAY.replace("question", "problem!"), encoding="utf-8")
-    assert run_resume_command(run, "--steps", 6) == 2
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and "has changed since the run began" in error
+    resume = ["--resume", "--quiet", "--out", str(run), "--steps", "6"]
+    check_refused(commands.train_gpt, resume, "has changed since the run began", capsys)
     text_path.unlink()
-    assert run_resume_command(run, "--steps", 6) == 2
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and "No such file" in error and "--text" in error
+    check_refused(commands.train_gpt, resume, "(No such file or directory); if you moved the file, "
+                  "give its new path with --text", capsys)
     assert (run / "checkpoint.npz").read_bytes() == before
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
-    assert run_resume_command(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
+    assert commands.train_gpt([*resume, "--text", str(tmp_path / "moved.txt")]) == 0
     assert load_run(run).step == 6

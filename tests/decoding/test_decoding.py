@@ -74,6 +74,15 @@ def test_ties_are_ordered_by_tokens():
     assert exhaustive_search(tree, 2, n_best=4).finished == result.finished
 
 
+def test_full_beam_replaces_finished_hypotheses():
+    """With width 2, "0" finishes, and both "1 .." and "2 .." stay in the beam."""
+    tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
+                probabilities=True)
+    found = full_beam_search(tree, 2, 2, END)
+    assert [h.tokens for h in found.finished] == [(0,), (2, 0)]
+    assert [h.tokens for h in beam_search(tree, 2, 2, END, n_best=2).finished] == [(0,), (1, 0)]
+
+
 # Odd trees, and what is refused
 
 class FixedScorer(decoding.Scorer):

@@ -14,6 +14,7 @@ from npdl.study.homework.answers import compare_answers, compute_answers, use_st
 from npdl.study.homework.exercise import Exercise, format_method_for_subclass
 from npdl.study.homework.handout import LAYERS, write_homework
 from npdl.study.homework.home import describe_layer_errors
+from tests.tools.refusals import check_refused
 
 EVERY = list(find_layer_classes())
 
@@ -151,9 +152,8 @@ def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, ca
                                                        words):
     monkeypatch.chdir(tmp_path)
     assert list(write_homework("homework", ["rnn", "RNN"])) == ["RNN"]
-    assert main(["homework", "--out", out, "--layers", layer]) == 2
-    said = capsys.readouterr().err
-    assert words in said and said.count("\n") == 1 and not Path("new").exists()
+    check_refused(main, ["homework", "--out", out, "--layers", layer], words, capsys)
+    assert not Path("new").exists()
 
 
 def test_a_handout_runs_its_tests_with_pytest(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tools import commands
-from tests.tools.refusals import run_and_get_status
+from tests.tools.refusals import check_refused
 from tests.train.conftest import PLAY
 
 # {command: [(its arguments, what the line says)]}; "adds" and "text" are the folders of runs,
@@ -69,7 +69,5 @@ def test_an_invalid_command_line_gives_one_error_line_and_status_2(
         if f"{{{name}}}" in arguments:
             arguments = arguments.replace(f"{{{name}}}", str(get_run(name)))
     out = [] if command == "generate" else ["--quiet", "--out", str(tmp_path / "run")]
-    status = run_and_get_status(getattr(commands, command), [*arguments.split(), *out])
-    shown = capsys.readouterr()
-    assert status == 2 and not shown.out and not (tmp_path / "run").exists()
-    assert len(shown.err.strip().splitlines()) == 1 and said in shown.err, shown.err
+    check_refused(getattr(commands, command), [*arguments.split(), *out], said, capsys)
+    assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 from npdl.train.run import load_run
 from tests.tools import commands, slow
-from tests.tools.refusals import check_refused, run_and_get_status
+from tests.tools.refusals import check_refused
 from tests.tools.trained import assert_same_runs, load_run_arrays
 from tests.train.pretrained import model_folders
 
@@ -92,7 +92,7 @@ def test_merged_model_folder_loads(tmp_path, base, kind, capsys):
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1] and texts[0].startswith("The quick")
     check_refused(commands.finetune, [str(out), "--merge", "--out", str(merged)],
-                  "is not an empty folder", tmp_path / "nothing", capsys)
+                  "is not an empty folder", capsys)
     assert finetune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
 
 
@@ -109,8 +109,7 @@ def test_run_shows_loss_and_memory_and_other_commands_recognise_it(tmp_path, bas
     for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),
                                      (commands.train_gpt, ["--resume", "--out", str(out)],
                                       "resume it with python -m npdl finetune")):
-        assert run_and_get_status(command, more) == 2
-        assert mentioned in capsys.readouterr().err
+        check_refused(command, more, mentioned, capsys)
 
 
 @pytest.mark.slow
@@ -121,16 +120,15 @@ def test_resume_needs_the_same_model(tmp_path, base, capsys):
     model.rename(tmp_path / "elsewhere")
     capsys.readouterr()
     again = ["--resume", "--quiet", "--out", str(out)]
-    check_refused(commands.finetune, again, "if you moved the model, run: python -m npdl "
-                  "finetune --resume --out", model, capsys)
+    check_refused(commands.finetune, again,
+                  "if you moved the model, run: python -m npdl finetune --resume --out", capsys)
     assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
     assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
     model_folders.rewrite_arrays(tmp_path / "elsewhere",
                                  lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
-    check_refused(commands.finetune, again, "is not the model that the run began with (another "
-                  "SHA-256)", model, capsys)
-    status = run_and_get_status(commands.generate, [str(out), "The"])
-    assert status == 2 and "another SHA-256" in capsys.readouterr().err
+    check_refused(commands.finetune, again,
+                  "is not the model that the run began with (another SHA-256)", capsys)
+    check_refused(commands.generate, [str(out), "The"], "another SHA-256", capsys)
 
 
 BAD = [
@@ -151,7 +149,8 @@ BAD = [
 def test_bad_options_give_one_error_line_and_status_2(tmp_path, base, capsys, options, mentioned):
     given = [str(base / "model"), "--text", str(base / "fox.txt"), "--out", str(tmp_path / "run"),
              *map(str, options)]
-    check_refused(commands.finetune, given, mentioned, tmp_path / "run", capsys)
+    check_refused(commands.finetune, given, mentioned, capsys)
+    assert not (tmp_path / "run").exists()
 
 
 def test_wrong_finetuning_arguments_are_refused(tmp_path, base, capsys):
@@ -160,4 +159,4 @@ def test_wrong_finetuning_arguments_are_refused(tmp_path, base, capsys):
             ([str(base / "model")], "--text is missing"),
             (["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank can't change"),
             ([str(tmp_path / "run"), "--text", str(base / "fox.txt")], "is a run of a real model")):
-        check_refused(commands.finetune, arguments, mentioned, tmp_path / "new", capsys)
+        check_refused(commands.finetune, arguments, mentioned, capsys)
