@@ -85,8 +85,8 @@ def test_resume_detects_changed_or_missing_text(tmp_path, text_path, capsys):
     resume = ["--resume", "--quiet", "--out", str(run), "--steps", "6"]
     check_refused(commands.train_gpt, resume, "has changed since the run began", capsys)
     text_path.unlink()
-    check_refused(commands.train_gpt, resume, "(No such file or directory); if you moved the file, "
-                  "give its new path with --text", capsys)
+    check_refused(commands.train_gpt, resume, "(No such file or directory); give another file; "
+                  "if you moved the file, give its new path with --text", capsys)
     assert (run / "checkpoint.npz").read_bytes() == before
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
     assert commands.train_gpt([*resume, "--text", str(tmp_path / "moved.txt")]) == 0
