@@ -6,6 +6,7 @@ from npdl.train.commands import table
 from npdl.train.config import Adapters, Config
 from npdl.train.run import load_run, train
 from tests.tools import commands
+from tests.tools.refusals import check_refused
 from tests.train.conftest import SETTINGS
 
 
@@ -28,8 +29,8 @@ def test_output_says_if_equation_was_trained_and_its_answer(get_run, capsys):
     status, text = run_command(capsys, commands.ask, run, f"{a} + {b} =", "--top", "1")
     unranked = f"the right answer, {answer}, has probability"
     assert text.splitlines()[1].endswith("right") or unranked in text
-    status, text = run_command(capsys, commands.ask, run, "1+2+3=")
-    assert status == 2 and "sequences of 7 tokens are longer than max_len = 6" in text
+    check_refused(commands.ask, [run, "1+2+3="],
+                  "sequences of 7 tokens are longer than max_len = 6", capsys)
 
 
 def test_default_questions_are_two_unseen_equations(get_run, capsys):
@@ -40,14 +41,13 @@ def test_default_questions_are_two_unseen_equations(get_run, capsys):
 @pytest.mark.parametrize("question", ["1 + 2", "BOS 1 + 2 =", "+ 2 =", "1 + =", "1 + 9 =",
                                       "1 + 2 = 3 =", "=", ""])
 def test_invalid_question_gives_one_error_line(get_run, capsys, question):
-    status, text = run_command(capsys, commands.ask, str(get_run("gpt")), question)
-    assert status == 2 and text.count("\n") == 1
+    check_refused(commands.ask, [str(get_run("gpt")), question], "", capsys)
 
 
 def test_folder_without_a_run_is_refused(get_run, capsys):
     for name in ("checkpoint.npz", "nothing"):
-        status, text = run_command(capsys, commands.ask, f"{get_run('gpt')}/{name}")
-        assert status == 2 and "holds no run (its config.json is missing" in text
+        check_refused(commands.ask, [f"{get_run('gpt')}/{name}"],
+                      "holds no run (its config.json is missing", capsys)
 
 
 def test_table_leaves_out_stopped_runs(get_run, copy_run, tmp_path, capsys):
