@@ -1,10 +1,10 @@
-"""Scorers of models: with and without a cache, alone and in a batch, scores are the same."""
+"""Scorers of models: with and without a cache, scores are the same. Invalid input of searches."""
 
 import numpy as np
 import pytest
 
 from npdl.adapt import add_lora, quantize_linears
-from npdl.decoding import Tree, beam_search, greedy
+from npdl.decoding import Scorer, Tree, beam_search, exhaustive_search, filter_probabilities, greedy
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.decoding.model_scorers import RecomputedSeq2Seq, make_scorer
 from npdl.decoding.repetition import PenalisedRepetition
@@ -185,6 +185,21 @@ def test_keep_shortens_the_context():
     assert lengths == [5, 6, 3, 4, 5, 6, 3, 4]
 
 
+# Invalid input
+
+class FixedScorer(Scorer):
+    """A Scorer that returns the same rows at each step."""
+
+    def __init__(self, rows):
+        self.rows = np.array(rows)
+
+    def start(self):
+        return self.rows, None
+
+    def advance(self, state, parents, tokens):
+        return self.rows[parents], None
+
+
 @pytest.mark.parametrize("call, message", [
     (lambda: CachedGPT(gpt(), []), "not empty"), (lambda: CachedGPT(gpt(), [[[1]]]), "not empty"),
     (lambda: CachedGPT(gpt(), [0.5]), "integers"), (lambda: CachedGPT(gpt(), [1], keep=16), "keep"),
@@ -194,7 +209,20 @@ def test_keep_shortens_the_context():
     (lambda: PenalisedRepetition(make_scorer(gpt(), [1]), 0), "penalty = 0"),
     (lambda: PenalisedRepetition(Tree({"a": -0.5}), 1.2), "a Tree has none"),
     (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
-    (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len")])
+    (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
+    (lambda: Tree({}), "no branches"), (lambda: Tree({"a": 0.5}), "at most 0"),
+    (lambda: Tree({"a": np.nan}), "at most 0"),
+    (lambda: Tree({"a": 1.5}, probabilities=True), "between 0 and 1"),
+    (lambda: Tree({"a": -0.5}, probabilities=True), "between 0 and 1"),
+    (lambda: Tree({"a": 0.5, "b": (0.6, {})}, probabilities=True), "sum to more than 1"),
+    (lambda: Tree({"a": (-1.0, {"b": "c"})}), "is not a branch"),
+    (lambda: Tree({"a": (-1.0, -2.0, {})}), "is not a branch"),
+    (lambda: Tree({"a": -1.0}, vocab=["b"]), "not in vocab"),
+    (lambda: beam_search(FixedScorer(np.full((2, 2), -1.0)), 1, 2), "from one prompt"),
+    (lambda: beam_search(FixedScorer([[-1.0, 0.5]]), 1, 2), "above 0 or NaN"),
+    (lambda: exhaustive_search(FixedScorer([[-1.0, np.nan]]), 2), "above 0 or NaN"),
+    (lambda: greedy(FixedScorer([[-1.0, np.nan]]), 2), "above 0 or NaN"),
+    (lambda: filter_probabilities(np.zeros((1, 2)), np.inf), "temperature")])
 def test_invalid_prompts_and_options(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()
