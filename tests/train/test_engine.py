@@ -9,10 +9,8 @@ import pytest
 from npdl.core import Param
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
-from npdl.models.gpt import GPT
-from npdl.optim import AdamW
 from npdl.train.config import Config
-from npdl.train.engine import Batch, PlainEngine, make_engine
+from npdl.train.engine import PlainEngine
 from npdl.train.loop import Trainer
 from tests.tools.trained import ENGINES, get_trainer_state, make_trained_trainer
 
@@ -123,13 +121,3 @@ def test_methods_replaced_on_instances_are_called(change):
             trainer = Trainer(make_small_config(threads=2))
             change(trainer.model, trainer.optimizer)
             trainer.update()
-
-
-def test_uint64_targets_and_list_betas_work():
-    rng, losses = np.random.default_rng(0), []
-    ids, targets = rng.integers(0, 9, (8, 6)), rng.integers(0, 9, (8, 6)).astype("uint64")
-    for engine in ENGINES:
-        model = GPT(9, 8, 1, 2, max_len=6, dtype="float64", rng=3)
-        with make_engine(engine, model, AdamW(model, betas=[0.9, 0.99]), "numpy") as made:
-            losses.append([float(made.step(Batch(ids, targets, ids < 9))) for _ in range(2)])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
