@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from npdl.adapt import add_lora
-from npdl.core import embedding_names
 from npdl.init import BLANK
 from npdl.layers.linear import Linear
 from npdl.models.gpt import GPT, GPT2
@@ -49,12 +48,6 @@ def test_frozen_params_stay_frozen_in_every_copy():
 def test_real_models_parameter_counts(make_model, count):
     """(Blank matrices are never written, and so take no memory.)"""
     assert make_model().count_params() == count
-
-
-def test_embedding_names():
-    model = GPT(7, 8, 2, 2, 2, 5, norm="pre", tied=True, positions="learned")
-    assert embedding_names(model) == {"embedding.W", "positions.W"}
-    assert embedding_names(LSTMLM(7, 6, 2, 8)) == {"embedding.W"}
 
 
 def test_summary_counts_add_up():
