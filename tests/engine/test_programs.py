@@ -383,6 +383,32 @@ def test_guard_moves_first_with_movable_operations():
     assert len(step.recordings) == 3
 
 
+@pytest.mark.usefixtures("unoptimized_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_near_matches_of_patterns_stay_correct(target):
+    """Zeros to which no gradient is added; equal products of which one is changed; tables and
+    indices that lie in memory in other ways; functions with the name of an operation."""
+    def function(x, index, narrow, table):
+        a, b, c = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+        a += 1.0
+        b += b[::-1]
+        c += x[:1]
+        twice = x * 2.0
+        twice += 1.0
+        entries = np.take(table.T, np.tile(index[:, None], 3)) @ x
+        row, column = np.where(x == x.max())
+        return a, b, c, twice - x * 2.0, entries, row - column, *(
+            table.T[i] @ x for i in (index, index[::2], narrow))
+    rng = np.random.default_rng(0)
+    step, index = RecordedStep(function, (), target), rng.integers(0, 2, 9)
+    for _ in range(3):
+        given = (rng.standard_normal((3, 3)), index, index.astype("int32"),
+                 rng.standard_normal((3, 2)))
+        for found, wanted in zip(step(*given), function(*given), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert step.why_not is None
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_product_of_two_dtypes_reads_a_plain_array_in_each_replay(target):
     table = np.ones((4, 2), np.float32)
