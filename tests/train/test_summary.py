@@ -3,7 +3,6 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
@@ -38,18 +37,6 @@ def test_summary_without_validation_or_with_nan_or_of_nothing():
     assert "| L_val | - |" in format_table({"one": [summary]})
     with pytest.raises(InputError, match="no records to summarise"):
         summarise([])
-
-
-def test_a_cell_has_the_mean_and_the_population_deviation_of_the_known_values():
-    low, high = summarise(RECORDS), summarise(RECORDS)
-    low |= {"t_f_validation_accuracy": 7500, "t_f_train_accuracy": 9000}
-    high |= {"t_f_validation_accuracy": 8200, "t_f_train_accuracy": None}
-    table = format_table({"both": [low, high]})
-    assert "| t_f(A_val) | 7850 ± 350 |" in table
-    assert "| t_f(A_train) | 9000 ± 0 (1 of 2 runs) |" in table
-    values = [0.1, 0.4, 0.7, 1.9]
-    table = format_table({"four": [low | {"train_loss": value} for value in values]})
-    assert f"| L_train | {np.mean(values):.3g} ± {np.std(values, ddof=0):.3g} |" in table
 
 
 def test_format_table_equals_expected_text():
