@@ -194,6 +194,10 @@ REFUSED = [                                     # (call, what the message says)
     (lambda: npdl.BatchNorm(2).forward(np.ones((1, 2, 1))), "more than one value"),
     (lambda: npdl.InstanceNorm(2).forward(np.ones((4, 2, 1))), "at least 2"),
     (lambda: decay_only_matrices(Linear(2, 2).params()), "give a Layer"),
+    (lambda: npdl.blame(Linear(3, 2), np.ones((3, 4))), r"must be \(\.\.\., 3\)"),
+    (lambda: npdl.blame(object(), np.ones(3)), "object is not a layer; give an instance"),
+    (lambda: npdl.Param(np.ma.masked_array(np.ones(3), [True, False, False])), "no mask"),
+    (lambda: Linear(3, 2).astype("float16"), "float16"),
     (lambda: make_sample_builders(type("Mine", (npdl.Layer,), {})),
      "Mine has 0 examples in EXAMPLES of npdl/study/check/ex"),
     (lambda: type("Mine", (npdl.Layer,), {

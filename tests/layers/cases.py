@@ -66,8 +66,7 @@ def case(cls, description, args, *inputs, **options):
 
     def build(rng):
         layer = make(rng)
-        chosen = {name: value(rng) if callable(value) else value
-                  for name, value in options.items()}
+        chosen = {name: value(rng) if callable(value) else value for name, value in options.items()}
         return layer, tuple(draw_input(rng, given) for given in inputs), chosen
 
     return Case(cls, description, build)

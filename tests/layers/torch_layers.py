@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
+from npdl import losses
 from npdl.layers.activation import GELU, ReLU, Sigmoid, Softmax, Tanh, TanhGELU
 from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
@@ -20,19 +21,9 @@ from npdl.layers.linear import Linear
 from npdl.layers.llama import SwiGLU
 from npdl.layers.rotary import Llama3Scaling, Rotary
 from npdl.layers.transformer import Block, Decoder, Encoder, PreNormBlock
-from npdl.losses import (
-    CrossEntropy,
-    KLDivergence,
-    SequenceLoss,
-    SoftCrossEntropy,
-    SquaredError,
-    StableMaxLoss,
-    WeightedCrossEntropy,
-)
 from npdl.models.mlp import MLP
 
-ACTIVATIONS = {"GELU": F.gelu, "ReLU": F.relu,
-               "TanhGELU": lambda u: F.gelu(u, approximate="tanh")}
+ACTIVATIONS = {"GELU": F.gelu, "ReLU": F.relu, "TanhGELU": lambda u: F.gelu(u, approximate="tanh")}
 PARTS = {"self_attn": "attention.", "multihead_attn": "cross."}
 
 
@@ -258,9 +249,10 @@ THEIRS = {
     Linear: lambda layer, P, x: linear(P, x), Unembedding: lambda layer, P, x: F.linear(x, P["W"]),
     LearnedPositions: add_positions, LayerNorm: layer_norm, RMSNorm: rms_norm,
     BatchNorm: batch_norm, GroupNorm: group_norm, InstanceNorm: instance_norm, MLP: mlp,
-    CrossEntropy: cross_entropy, WeightedCrossEntropy: cross_entropy,
-    SoftCrossEntropy: soft_cross_entropy, SequenceLoss: sequence_loss, StableMaxLoss: stablemax,
-    SquaredError: squared_error, KLDivergence: kl_divergence, MultiHeadAttention: multi_head,
+    losses.CrossEntropy: cross_entropy, losses.WeightedCrossEntropy: cross_entropy,
+    losses.SoftCrossEntropy: soft_cross_entropy, losses.SequenceLoss: sequence_loss,
+    losses.StableMaxLoss: stablemax, losses.SquaredError: squared_error,
+    losses.KLDivergence: kl_divergence, MultiHeadAttention: multi_head,
     DotAttention: make_dot_attention(1.0), ScaledDotAttention: make_dot_attention(None),
     **dict.fromkeys((Block, PreNormBlock), translate_masks(run_block)),
     **dict.fromkeys((DecoderBlock, PreNormDecoderBlock), translate_masks(run_block)),

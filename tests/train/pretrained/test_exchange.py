@@ -62,8 +62,7 @@ def test_gpt_round_trip_with_torch(torch, options):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("kind", "theirs"), [
-    (RNN, "RNN"), (ResetAfterGRU, "GRU"), (LSTM, "LSTM")])
+@pytest.mark.parametrize(("kind", "theirs"), [(RNN, "RNN"), (ResetAfterGRU, "GRU"), (LSTM, "LSTM")])
 def test_recurrent_conversion_equals_torch(torch, kind, theirs, bias):
     torch.manual_seed(4)
     module = getattr(torch.nn, theirs)(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
