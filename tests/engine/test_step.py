@@ -60,17 +60,6 @@ def test_bad_input_raises_the_plain_steps_error_and_changes_nothing(bad):
     assert len(step.recorded.recordings) == 1
 
 
-def test_two_branches_are_two_recordings_however_often_they_alternate():
-    models, plain, step = make_step_pair(
-        lambda: Squares(lambda y: y * (-1.0 if y.sum() < 0 else 2.0)), loss=SquaredError())
-    rng = np.random.default_rng(0)
-    for i, shift in enumerate([1, 1, -1, -1] + [1, -1] * 10):
-        x, y = rng.standard_normal((2, 6 if i < 23 else 5, 3)) + shift
-        np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
-    assert_same_parameters(models)
-    assert step.recorded.why_not is None and len(step.recorded.recordings) == 3
-
-
 @pytest.mark.parametrize("is_one", [
     np.array_equal, np.allclose, lambda x, y: np.count_nonzero(x == y) == 3])
 def test_a_function_that_looks_at_entries_records_a_guard(is_one):
