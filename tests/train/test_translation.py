@@ -86,7 +86,7 @@ def test_translation_run_works_with_all_commands(tmp_path, capsys, monkeypatch, 
     assert len(lines) == 2 and all(line.startswith("March 3rd, 2021 -> ") for line in lines)
     assert main(["table", run]) == 0 and "Seq2Seq, dates" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
-    assert main(["plot", "attention", run]) == 0
+    assert main(["plot", "attention", run]) == 0 and capsys.readouterr().out == "attention.png\n"
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     missing = tmp_path / "missing"
     for arguments, mentioned in [
