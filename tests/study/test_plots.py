@@ -12,7 +12,7 @@ from npdl.study.plots.plotting import KINDS
 from npdl.train.config import Config
 from npdl.train.run import train
 from npdl.train.task import make_model, make_task
-from tests.tools.refusals import check_refused, run_and_get_status
+from tests.tools.refusals import check_refused
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,6 @@ def run_folders(tmp_path_factory):
     return {name: str(folder / name) for name in runs}
 
 
-def run_plot_command(*words):
-    return run_and_get_status(main, ["plot", *map(str, words)])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("what, model", [("flow", "text"), ("attention", "text"), *(
     (what, model) for what in KINDS for model in ("gpt", "lstm")[: 1 + (what != "gradients")])])
@@ -42,7 +38,7 @@ def test_each_command_writes_the_same_png_twice(run_folders, tmp_path, capsys, w
     run = [] if what == "gradients" else [run_folders[model]]
     paths = [tmp_path / "1.png", tmp_path / "2.png"]
     for path in paths:
-        assert run_plot_command(what, *run, "--out", path) == 0
+        assert main(["plot", what, *run, "--out", str(path)]) == 0
         assert capsys.readouterr().out == f"{path}\n"
     assert paths[0].read_bytes() == paths[1].read_bytes() and b"PNG" in paths[0].read_bytes()[:8]
 
@@ -63,7 +59,7 @@ def test_bad_options_give_one_error_line_and_write_nothing(tmp_path, monkeypatch
     ("1 + 2 =", ""), ("1 + 2 = 3 EOS 1 + 2", "with 1 to 6 tokens"), ("1 + 99 =", "unknown token")])
 def test_attention_plot_takes_a_text_or_gives_an_error(run_folders, tmp_path, capsys, text, error):
     out = tmp_path / "a.png"
-    status = run_plot_command("attention", run_folders["gpt"], "--text", text, "--out", out)
+    status = main(["plot", "attention", run_folders["gpt"], "--text", text, "--out", str(out)])
     assert status == (2 if error else 0) and error in capsys.readouterr().err
 
 
