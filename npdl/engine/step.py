@@ -17,7 +17,7 @@ import traceback
 import numpy as np
 
 from npdl.backend import is_device_array, is_host, to_device, to_host
-from npdl.core import map_nested
+from npdl.core import map_nested, require_layers
 from npdl.engine.c_build import CompilerError
 from npdl.engine.recording import SKIPPED, Recorder
 from npdl.engine.replay import Recording, is_replay_input
@@ -49,9 +49,11 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     options   keyword arguments of model.forward, such as mask and rng
     """
     make = functools.partial(RecordedStep, target=target)
-    if {id(param) for _, param in model.params()}.isdisjoint(map(id, optimizer.params.values())):
+    require_layers("compile_step", [model, loss], "a model and a loss, which are Layers")
+    updated = map(id, getattr(optimizer, "params", {}).values())
+    if {id(param) for _, param in model.params()}.isdisjoint(updated):
         raise InputError("compile_step: the optimizer has no parameter of this model; make an "
-                         f"optimizer of this model with {type(optimizer).__name__}(model)")
+                         "optimizer of this model, such as AdamW(model)")
     if threads != 1 and not is_host():
         raise InputError(f"threads = {threads}: a batch is not split on a GPU; give threads=1")
     if threads != 1 or share_prefixes:

@@ -208,8 +208,9 @@ REFUSED = [                                     # (call, what the message says)
     (lambda: (lambda model: compile_step(
         model, CrossEntropy(), SGD(model), target="fortran"))(Linear(2, 2)),
      "choose one of: auto, c, numpy"),
-    (lambda: compile_step(Linear(2, 2), CrossEntropy(), SGD(Linear(2, 2))),
-     r"of this model; .* SGD\(model\)"),
+    *((lambda optimizer=optimizer: compile_step(Linear(2, 2), CrossEntropy(), optimizer),
+       r"of this model; .* AdamW\(model\)") for optimizer in (SGD(Linear(2, 2)), SGD)),
+    (lambda: compile_step(Linear(2, 2), "mse", SGD(Linear(2, 2))), "got str; give a model and"),
     (lambda: Dates(0), "r_train = 0"), (lambda: Dates(1.5), "r_train = 1.5"),
     (lambda: DateWords().encode(""), "0 characters"),
     (lambda: DateWords().encode("3" * 40), "40 characters"),
