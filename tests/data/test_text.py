@@ -86,7 +86,7 @@ def test_resume_detects_changed_or_missing_text(tmp_path, text_path, capsys):
     check_refused(commands.train_gpt, resume, "has changed since the run began", capsys)
     text_path.unlink()
     check_refused(commands.train_gpt, resume, "(No such file or directory); give another file; "
-                  "if you moved the file, give its new path with --text", capsys)
+                  "if you moved it, give its new path with --text", capsys)
     assert (run / "checkpoint.npz").read_bytes() == before
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
     assert commands.train_gpt([*resume, "--text", str(tmp_path / "moved.txt")]) == 0
