@@ -302,9 +302,9 @@ class Recorder:
     def record_copy(self, value, out):
         """Record that `value` is written into `out`. The value is cast and broadcast as needed."""
         np.copyto(out.value, plain_value(value), casting="unsafe")
+        value = self.as_operand(value, 0, (out.dtype,))
         while getattr(value, "ndim", 0) > out.ndim:         # x[0] = y for y of shape (1, ..)
             value = value[0]
-        value = self.as_operand(value, 0, (out.dtype,))
         return self.add_operation("copy", [value], out, run_copy)
 
     def record_getitem(self, x, index):
