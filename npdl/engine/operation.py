@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from npdl.backend import is_device_array
 from npdl.engine.recorded_array import Recorded
 
 
@@ -202,8 +203,8 @@ def get_address(array):
 
 
 def find_base_array(array):
-    """Return the array that owns the memory of `array`."""
-    while isinstance(array.base, np.ndarray):
+    """Return the array that owns the memory of `array`, an array on the CPU or the GPU."""
+    while isinstance(array.base, np.ndarray) or is_device_array(array.base):
         array = array.base
     return array
 

@@ -77,9 +77,7 @@ class Recorder:
         return RecordedArray(self, array, self._get_buffer(array, buffer_role))
 
     def _copy_to_host(self, array):
-        root = array
-        while root.base is not None:
-            root = root.base
+        root = find_base_array(array)
         if not root.flags.c_contiguous:
             raise Unsupported(f"the model has an array of shape {root.shape}, which is not "
                               "contiguous; replace this array by cupy.ascontiguousarray(array)")
