@@ -50,7 +50,8 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     """
     make = functools.partial(RecordedStep, target=target)
     require_layers("compile_step", [model, loss], "a model and a loss, which are Layers")
-    updated = map(id, getattr(optimizer, "params", {}).values())
+    updated = getattr(optimizer, "params", None)
+    updated = map(id, updated.values()) if isinstance(updated, dict) else ()
     if {id(param) for _, param in model.params()}.isdisjoint(updated):
         raise InputError("compile_step: the optimizer has no parameter of this model; make an "
                          "optimizer of this model, such as AdamW(model)")
