@@ -130,12 +130,13 @@ class ShardGenerator:
         raise AttributeError(f"with several threads, a model may call rng.random, but not "
                              f"rng.{name}; give threads=1")
 
-    def random(self, shape):
+    def random(self, shape, dtype=np.float64):
         """Return numbers in [0, 1) with the shape `shape`; its first axis counts the sequences."""
+        shape = shape if isinstance(shape, tuple) else (shape,)
         if shape[0] != self.part.stop - self.part.start:
             raise InputError(f"rng.random({shape}): with several threads, the first axis must "
                              "count the sequences of the batch; give threads=1")
-        return self.generator.random((self.B, *shape[1:]))[self.part]
+        return self.generator.random((self.B, *shape[1:]), dtype)[self.part]
 
 
 def slice_batch(nested, part, B):
