@@ -1,6 +1,6 @@
 """Copies of the objects of a step, such as a model and its optimizer, with recorded arrays.
 
-    mirror = Mirror(recorder, varying={})
+    mirror = Mirror(recorder, varying=set())
     model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
     mirror.record_assignments()                         # find what the step assigned to the copies
 
@@ -14,6 +14,7 @@ such as the optimizer's count of steps, is an input of every replay instead.
 """
 
 import types
+import weakref
 from collections import Counter
 from enum import Enum
 
@@ -26,6 +27,7 @@ from npdl.engine.recorded_array import Unsupported
 
 COUNTER = "steps"           # an attribute that is known to change in every step
 MISSING = object()
+_owned = weakref.WeakValueDictionary()      # {(id of a container, key, i): array made for replays}
 PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtype, np.ufunc, Enum,
          types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
@@ -33,10 +35,9 @@ PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtyp
 class Mirror:
     """Copies of objects such as a model, in which arrays are recorded arrays.
 
-    varying          {(id of a container, key): None} of the numbers that a step changes; a
-                     container is a list, a dict, or the __dict__ of an object. The key
-                     (id, key, np.ndarray) means that the step assigns arrays; its value is a copy
-                     of the arrays, into which replays write
+    varying          {(id of a container, key)} of the numbers that a step changes; a container is
+                     a list, a dict, or the __dict__ of an object. (id, key, np.ndarray) means that
+                     the step assigns arrays
     counters         (container, key, Number) for each of these numbers
     assignments      (container, key, value) for each of these numbers that the step has assigned
     keeps_structure  True if a replay can repeat all assignments
@@ -100,22 +101,22 @@ class Mirror:
         """Replace the arrays into which replays write by copies: the user may keep the originals.
 
         Return True if an array was replaced. An array that shares its memory with another attribute
-        is not replaced.
+        is not replaced, and a copy is not replaced by a copy again.
         """
-        before = [(place, container, key, value)
-                  for container, _, originals, _ in self._containers
-                  for key, value in originals.items() if self.varying.get(
-                      place := (id(container), key, np.ndarray), value) is not value]
-        if not before:
-            return False
         roots = Counter(id(find_base_array(x)) for _, _, originals, _ in self._containers
                         for value in originals.values() if not isinstance(value, (list, dict))
                         for x in find_arrays(value))
-        for place, container, key, value in before:
-            if all(roots[id(find_base_array(x))] == 1 for x in find_arrays(value)):
-                container[key] = map_nested(copy_array, value)
-            self.varying[place] = container[key]
-        return True
+        replaced = False
+        for container, _, originals, _ in self._containers:
+            for key, value in originals.items():
+                place, arrays = (id(container), key), find_arrays(value)
+                if (*place, np.ndarray) in self.varying and any(
+                        _owned.get((*place, i)) is not x for i, x in enumerate(arrays)) and all(
+                        roots[id(find_base_array(x))] == 1 for x in arrays):
+                    copies = container[key] = map_nested(copy_array, value)
+                    _owned.update({(*place, i): x for i, x in enumerate(find_arrays(copies))})
+                    replaced = True
+        return replaced
 
     def _copy_entry(self, container, key, value):
         varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
@@ -159,12 +160,12 @@ class Mirror:
                     self.keeps_structure = False
                     is_number = isinstance(new, Number) or isinstance(old, (int, float)) and (
                         isinstance(new, (int, float)))
-                    self.varying.setdefault(place[:2] if is_number else place)
-                if id(copy) not in self._replaced:
+                    self.varying.add(place[:2] if is_number else place)
+                if id(copy) not in self._replaced:      # its arrays are already in `moves`
                     moves += pairs
         buffers = {(old.buffer, new.buffer) for old, new in moves}
         if any(len(set(side)) < len(buffers) for side in zip(*buffers, strict=True)):
-            self.keeps_structure = False        # arrays share memory only before or after the step
+            self.keeps_structure = False    # arrays share memory only before, or only after, a step
         moves = [(old, new if new.buffer.is_temporary else new.copy())
                  for old, new in moves if old.value is not new.value]
         for old, new in moves:
@@ -186,7 +187,7 @@ class Mirror:
             return True
         if old is new or is_same_plain_value(old, new):
             return True
-        self._replaced.add(id(getattr(old, "__dict__", old)))
+        self._replaced.update((id(old), id(getattr(old, "__dict__", old))))
         before, after = get_entries(old), get_entries(new)
         return before is not None and before.keys() == after.keys() and all(
             self._collect_array_changes(before[key], after[key], moves) for key in before)

@@ -83,7 +83,7 @@ class RecordedStep:
         self.function, self.objects = function, objects
         self.print_note = print_note or print_note_once
         self.target = make_target(target, self.print_note)
-        self.recordings, self.varying, self.why_not = [], {}, None
+        self.recordings, self.varying, self.why_not = [], set(), None
         self._diverged, self._unusable = 0, 0       # recordings after a Diverged; unusable in a row
 
     def __call__(self, *arguments):

@@ -251,6 +251,10 @@ def test_layers_that_keep_their_cache_in_self_are_recorded():
     assert models[1].calls == 8 and step.recorded.why_not is None
     assert len(step.recorded.recordings) == 2
     np.testing.assert_allclose(models[1].kept[1]["t"], models[0].kept[1]["t"])
+    steps = [RecordedStep(lambda o, x: setattr(o, "share", x + 1), models[1:]) for _ in range(2)]
+    for step in 6 * steps:
+        step(x)
+    assert all(len(step.recordings) < 3 for step in steps)      # they write into the same arrays
 
 
 @pytest.mark.parametrize("target", ["numpy", "auto"])
