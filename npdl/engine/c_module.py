@@ -5,7 +5,6 @@ heads of an attention). `c_source` can't write them, because they are not loops 
 C functions because NumPy is slow at both.
 """
 
-
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
 from npdl.engine.c_source import GroupSource, has_c_arrays, loop_heads, offset_expression
@@ -30,10 +29,10 @@ class SumByIndexSource:
         (size, width), kind = out.shape, TYPES[rows.dtype.name]
         most = min(size, index.size) * width
         self.scratch = 8 * (most + size)
-        sizes, (row_steps, index_steps) = merge_axes(index.shape, [rows.strides[:-1],
-                                                                    index.strides])
-        (v_step, j_step), row_step = (s // out.dtype.itemsize for s in out.strides), (
-            rows.strides[-1] // rows.dtype.itemsize)
+        sizes, (row_steps, index_steps) = merge_axes(
+            index.shape, [rows.strides[:-1], index.strides])
+        v_step, j_step = (s // out.dtype.itemsize for s in out.strides)
+        row_step = rows.strides[-1] // rows.dtype.itemsize
         self.text = "\n".join([f"""void {name}(char **P) {{
 double *total = (double *)P[0]; int64_t *place = (int64_t *)(total + {most}), count = 0;
 for (size_t v = 0; v < {size}; v++) place[v] = 0;""", *loop_heads(sizes), f"""
@@ -56,6 +55,7 @@ out[v * {v_step} + j * {j_step}] = place[v] ? total[(place[v] - 1) * {width} + j
 
     @staticmethod
     def can_compute(op):
+        """Return True if an operation is a `sum_by_index` of rows of floats."""
         return op.kind == "sum_by_index" and has_c_arrays(op) and op.output.dtype.kind == "f" and (
             op.inputs[0].ndim == op.inputs[1].ndim + 1)
 
@@ -115,10 +115,9 @@ def generate_c_module(groups):
     sources = {}
     for group in groups:
         name, op = f"g{len(sources)}", group.operations[0]
-        kinds = [] if group.row_ops else [kind for kind in SINGLE if kind.can_compute(op)]
         if group.row_ops:
             sources[group] = GroupSource(name, group)
-        elif kinds:
+        elif kinds := [kind for kind in SINGLE if kind.can_compute(op)]:
             sources[group] = kinds[0](name, op)
     texts = [source.text for source in sources.values()]
     return "\n".join([HEAD, c_math.generate_math_functions(), *texts]), sources

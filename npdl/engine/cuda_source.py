@@ -214,7 +214,7 @@ class SumByIndexKernel(Kernel):
             f"a2[v * {out.strides[0] // out.dtype.itemsize} + "
             f"j * {out.strides[1] // out.dtype.itemsize}] = sum; }}"])
 
-    can_compute = SumByIndexSource.can_compute
+    can_compute = staticmethod(SumByIndexSource.can_compute)
 
 
 SINGLE = (TakeKernel, SumByIndexKernel)         # of one operation

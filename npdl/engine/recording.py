@@ -255,8 +255,8 @@ class Recorder:
             args, options = put_back(arrays)
             return function(*args, **options)
         result = call(*(x.value for x in inputs))
-        others = (*args[function is not np.nan_to_num:], *options.values())
-        if any(result is plain_value(x) for x in others):
+        others = args if function is np.nan_to_num else args[1:]    # np.atleast_1d(x) returns x
+        if any(result is plain_value(x) for x in (*others, *options.values())):
             raise Unsupported(f"{get_function_name(function)}() writes into an argument; give this "
                               "argument as out=, or leave out copy=False")
         if not isinstance(result, (tuple, list)):
@@ -326,7 +326,7 @@ class Recorder:
         if any(isinstance(i, (np.ndarray, list, tuple, range, bool, np.bool_)) for i in index):
             self.record_in_place_call(operator.setitem, (x, index, value), {})
             return
-        if not any(i is Ellipsis for i in index):       # with one, NumPy returns views of entries
+        if not any(i is Ellipsis for i in index):       # x[1, ...] is a view even if x is 1-D
             index = (*index, ...)
         self.record_copy(value, RecordedArray(self, x.value[index], x.buffer))
 

@@ -36,11 +36,11 @@ class Recording:
         with recorder, np.errstate(all="ignore"):
             self.mirror = Mirror(recorder, step.varying)
             objects = self.mirror.copy(step.objects)
-            if self.mirror.own_assigned_arrays():
+            if self.mirror.own_assigned_arrays():   # copy the objects again, with the new arrays
                 self.mirror = Mirror(recorder, step.varying)
                 objects = self.mirror.copy(step.objects)
             self._answer = step.function(*objects, *map_nested(self._wrap_argument, arguments))
-            # The assignments may overwrite returned arrays of the state
+            # The assignments may overwrite returned arrays of the state, so return copies
             self._answer = map_nested(lambda x: x.copy() if is_recorded_array(x) and not (
                 x.buffer.is_temporary) else x, self._answer)
             self.mirror.record_assignments()
@@ -108,7 +108,7 @@ class Recording:
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
         return map_nested(lambda x: next(results) if is_recorded_array(x) else copy.copy(
-            plain_value(x)), self._answer)
+            plain_value(x)), self._answer)          # copies, because the caller may change arrays
 
     def _run_calls(self):
         arrays = [(array, array.copy()) for array in self._backups]

@@ -107,7 +107,7 @@ class RecordedStep:
     def _record(self, key, arguments, diverged):
         """Run the step and record it. If it can't be recorded, run it without recording.
 
-        `diverged` is True if a recording for this key exists, but one of its guards has failed.
+        `diverged` is True if a recording for this key exists, but its replay has failed.
         """
         if self._unusable > MOST_RECORDINGS:
             self._stop_recording("each call gives an attribute another type or shape, or changes "
@@ -144,7 +144,8 @@ class RecordedStep:
             self._unusable += 1
             np.random.set_state(state)
             random.setstate(python_state)
-            return self.run_without_recording(map_arrays(arguments, np.array))  # may be kept
+            # The step may keep an argument in an attribute. So it gets copies, as in a recording
+            return self.run_without_recording(map_arrays(arguments, np.array))
         self._diverged, self._unusable = self._diverged + diverged, 0
         return recording.answer
 

@@ -47,11 +47,15 @@ class ShardedStep:
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched.is_current():
             return
-        no_recorder = SimpleNamespace(wrap_array=lambda array, buffer_role: array)
-        self._watched = Mirror(no_recorder, {})      # only detects changes of the model
+
+        def raise_for_generator(generator):
+            raise Unsupported("threads can't draw from one generator")
+        no_recorder = SimpleNamespace(wrap_array=lambda array, buffer_role: array,
+                                      wrap_generator=raise_for_generator)
+        self._watched = Mirror(no_recorder, set())      # only detects changes of the model
         try:
             self._watched.copy((self.model, self.loss) if self.threads > 1 else ())
-        except (Unsupported, AttributeError) as error:      # an AttributeError for a generator
+        except Unsupported as error:
             raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
                              "copied for each thread; give threads=1") from error
         self.models = [self.model, *(self.model.replica() for _ in range(self.threads - 1))]
