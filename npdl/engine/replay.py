@@ -17,7 +17,7 @@ from npdl.core import map_nested
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import Diverged, RecordedArray, Unsupported, plain_value
 from npdl.engine.simplify import simplify
-from npdl.engine.state import PLAIN, Mirror, is_random_generator
+from npdl.engine.state import PLAIN, Mirror, find_leaves, is_random_generator
 
 
 class Recording:
@@ -124,13 +124,6 @@ class Recording:
             for bits, before in generators:
                 bits.state = before
             raise
-
-
-def find_leaves(condition, nested):
-    """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
-    leaves = []
-    map_nested(lambda x: leaves.append(x) if condition(x) else None, nested)
-    return leaves
 
 
 def is_replay_input(value):

@@ -105,16 +105,17 @@ class Mirror:
         """
         roots = Counter(id(find_base_array(x)) for _, _, originals, _ in self._containers
                         for value in originals.values() if not isinstance(value, (list, dict))
-                        for x in find_arrays(value))
+                        for x in find_leaves(is_array, value))
         replaced = False
         for container, _, originals, _ in self._containers:
             for key, value in originals.items():
-                place, arrays = (id(container), key), find_arrays(value)
+                place, arrays = (id(container), key), find_leaves(is_array, value)
                 if (*place, np.ndarray) in self.varying and any(
                         _owned.get((*place, i)) is not x for i, x in enumerate(arrays)) and all(
                         roots[id(find_base_array(x))] == 1 for x in arrays):
-                    copies = container[key] = map_nested(copy_array, value)
-                    _owned.update({(*place, i): x for i, x in enumerate(find_arrays(copies))})
+                    container[key] = map_nested(copy_array, value)
+                    for i, x in enumerate(find_leaves(is_array, container[key])):
+                        _owned[*place, i] = x
                     replaced = True
         return replaced
 
@@ -205,11 +206,11 @@ def copy_array(value):
     return value.copy() if is_array(value) else value
 
 
-def find_arrays(nested):
-    """Return the arrays in nested tuples, lists and dicts."""
-    arrays = []
-    map_nested(lambda x: arrays.append(x) if is_array(x) else None, nested)
-    return arrays
+def find_leaves(condition, nested):
+    """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
+    leaves = []
+    map_nested(lambda x: leaves.append(x) if condition(x) else None, nested)
+    return leaves
 
 
 def get_entries(container):
