@@ -123,8 +123,8 @@ def checked_ids(ids, size, name="token ids"):
         try:
             ids = np.asarray(ids)
         except ValueError:
-            raise InputError(f"{name} are rows of different lengths; give rows of one length, for "
-                             "example padded ones") from None
+            raise InputError(f"{name} are rows of different lengths; give rows of one length, or "
+                             "one row at a time") from None
         ids = ids if ids.size else ids.astype(int)          # NumPy makes floats of an empty list
     if not is_array(ids) or ids.dtype.kind not in "iu":
         raise InputError(f"{name} are {describe(ids)}; they must be integers")
@@ -163,6 +163,9 @@ def checked_positions(owner, x, positions, sizes):
     count, width = sizes
     shape = f"(..., S, {width})" if positions is None else f"(..., {width})"
     check_shape(owner, x, shape, kinds="f")
+    if positions is None and x.shape[-2] > count:
+        raise InputError(f"{owner}: the input has {x.shape[-2]} positions, but only {count} exist; "
+                         "shorten it, or make the layer with a larger max_len")
     positions = np.arange(x.shape[-2]) if positions is None else positions
     positions = checked_ids(positions, count, f"{owner}: positions")
     if not can_broadcast(positions.shape, x.shape[:-1]):

@@ -22,7 +22,7 @@ class FrozenLinear(Layer):
 
     def __init__(self, linear):
         if not isinstance(linear, Linear):
-            raise InputError(f"a frozen layer: got {describe(linear)}; give a Linear")
+            raise InputError(f"FrozenLinear or QuantLinear: got {describe(linear)}; give a Linear")
         self.W = Param(linear.W.data, trainable=False)
         self.b = linear.b if isinstance(linear.b, NoBias) else Param(linear.b.data, trainable=False)
         self.sizes = linear.sizes                               # (D, E)

@@ -32,7 +32,7 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
     rng = generator(rng)
     names, layers = _select_layers(model, (Linear, QuantLinear), where, "add_lora")
     adapters = {id(layer): LoRALinear(layer, rank, alpha=alpha, rng=rng) for layer in layers}
-    model.set_trainable(False)                      # after an adapter might have raised an error
+    model.set_trainable(False)          # only now, because making an adapter may raise an error
     _replace_layers(model, adapters)
     return names
 
