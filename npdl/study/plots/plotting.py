@@ -50,7 +50,7 @@ def add_arguments(parser):
 
 def run(options):
     """Draw the plot that the options name, and print the path of the file."""
-    if Path(options.out).suffix not in ("", ".png"):
+    if Path(options.out).suffix.lower() not in ("", ".png"):
         raise InputError(f"--out {options.out} is not a PNG file; give a name such as "
                          f"{options.what}.png")
     if options.what == "gradients":
