@@ -97,7 +97,8 @@ static inline float erf_f(float x) {{ return (float)erf_d(x); }}
 
 TYPES = {"float32": "float", "float64": "double", "bool": "uint8_t", "int8": "int8_t",
          "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t"}
-# Elementwise operations in C. {s} is the suffix of functions of math.h, {t} of the functions above.
+# Elementwise operations in C. 1.0 is a double, as an integer division by 0 would end the process.
+# {s} is the suffix of functions of math.h, {t} of the functions above.
 EXPRESSIONS = {
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
     "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "reciprocal": "1.0 / {0}",

@@ -106,7 +106,7 @@ def record_step(options):
         return step.recorded
     if needed and sizes.keys() >= {*needed}:
         layer = cls(*(sizes[name] for name in needed))
-        shape = (*shape[:2 - issubclass(cls, Cell)], options.width)
+        shape = (*(shape[:1] if issubclass(cls, Cell) else shape), options.width)
         inputs, named = [rng.standard_normal(shape, np.float32) for _ in arrays[1:]], {}
     else:
         layer, inputs, named = make_example_call(cls)

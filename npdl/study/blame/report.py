@@ -187,7 +187,7 @@ def format_array(value):
         array = array.reshape(-1, array.shape[-1])
         shape += f", printed as {array.shape}"
     small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
-    text = re.sub(r"-0\.(?=[ \]])", " 0.", np.array2string(
+    text = re.sub(r"-0\.(?=[ \]])", " 0.", np.array2string(            # no sign of a zero
         array, precision=4, suppress_small=not small, threshold=12, edgeitems=2, max_line_width=68))
     return f"{shape} {text}" if "\n" not in text else f"{shape}\n{textwrap.indent(text, '    ')}"
 

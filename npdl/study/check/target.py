@@ -109,7 +109,7 @@ def build_layer_and_inputs(name, inputs=(), settings=()):
                  for name, value in arguments.items()}
     is_pair = issubclass(cls, FunctionPair)
     taken = inspect.signature(cls).parameters
-    named = dict([*inspect.signature(get_forward(cls)).parameters.items()][not is_pair:])
+    named = dict([*inspect.signature(get_forward(cls)).parameters.items()][not is_pair:])  # no self
     sampler = f"function {cls.__name__}_sample()" if is_pair else "classmethod sample()"
     for known, given, wrong, example in (
             (named, arrays, ".forward has no argument", "--input {0}=2,3"),

@@ -42,7 +42,8 @@ def group_runs(folders):
             value = getattr(config, name, None)
             if name not in OUTLINED and (name in MAY_BE_OFF or value is not None):
                 text = _describe_setting(name, value)
-                heading += "" if text in outline.replace("=", " ") else f", {text}"
+                if text not in outline.replace("=", " "):       # for example "r_train=0.5"
+                    heading += f", {text}"
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
         heading += f", seed {seeds}" if len(groups[config]) == 1 else f", seeds {seeds}"
         headings.setdefault(heading, []).extend(run for _, run in groups[config])
