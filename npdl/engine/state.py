@@ -101,7 +101,7 @@ class Mirror:
         """Replace the arrays into which replays write by copies: the user may keep the originals.
 
         Return True if an array was replaced. An array that shares its memory with another attribute
-        is not replaced, and a copy is not replaced by a copy again.
+        is not replaced. A copy isn't either, so that two steps can write into the same copy.
         """
         roots = Counter(id(find_base_array(x)) for _, _, originals, _ in self._containers
                         for value in originals.values() if not isinstance(value, (list, dict))
