@@ -90,7 +90,7 @@ def solve_m_bit_quantizer(say, step, answer, check, claim):
           "in exact fractions, all errors lie between 0 and one step")
     W = np.random.default_rng(0).standard_normal((256, 256))
     low, nearest, low_8, near_8 = (rms_error_percent(W, kind, bits) for bits in (4, 8)
-                                for kind in ("floor", "nearest"))
+                                   for kind in ("floor", "nearest"))
     claim("", "Codes are rounded down.", "floor brackets", "RMS error relative to W, at m = 4: "
           f"{low:.1f} % rounded down, {nearest:.1f} % rounded to the nearest; at m = 8: "
           f"{low_8:.2f} % and {near_8:.2f} %", judge(low / nearest > 1.8, "convention"),
@@ -273,7 +273,7 @@ def solve_inference_speed(say, step, answer, check, claim, d=64, r=4):
     half = float(delta[0]) / 2
     updates = {"A Bᵀ": A @ B.T, "A Bᵀ / 10": A @ B.T / 10}
     requantized = {name: quantize(dequantize(codes, delta) + update, 4, "nearest")
-             for name, update in updates.items()}
+                   for name, update in updates.items()}
     lost = np.array_equal(requantized["A Bᵀ / 10"][0], codes)
 
     def format_codes(codes):

@@ -189,7 +189,7 @@ def solve_weight_gradients(say, step, answer, check, claim):
          f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {d_b[0][0]:.3f} · {X[0, 0]:.3f} = {d_b[0][0] * X[0, 0]:.3f}",
          format_arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1])}),
          format_arrays({"δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
-                 "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(d_f[1], f[1])}))
+                        "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(d_f[1], f[1])}))
     step("The same matrix is used at every step, so its gradients add. Nothing else is needed, "
          "because ∇hₜ L already contains the effect of a step on the following steps.",
          "∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ      ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ L "
@@ -284,7 +284,7 @@ def solve_birnn_graph(say, step, answer, check, claim):
     arrows, large = list_edges(T), list_edges(3)
     states = [(side, t) for side in "fb" for t in range(1, T + 1)]
     reachable = {node: sorted(end for end in find_reachable(node, arrows) if end[0] == "y")
-             for node in states}
+                 for node in states}
     nodes = {node for arrow in large for node in arrow[:2]}
     say(EXAMPLE[0])
     step("Make a node for every vector: the inputs, both kinds of states (with the initial states "
@@ -299,12 +299,12 @@ def solve_birnn_graph(say, step, answer, check, claim):
              for kind in WEIGHTS]))
     step("Read the dependencies from the graph. The gradient of a state is a sum over all outputs "
          "that its arrows reach.", *(f"{node_name(node)} reaches {', '.join(map(node_name, ends))}"
-for node, ends in reachable.items()))
+                                     for node, ends in reachable.items()))
     answer(f"The graph has {len(arrows)} arrows for T = 2 and {len(large)} for T = 3, one for each "
            "weight and step. No arrow connects h⁽ᶠ⁾ and h⁽ᵇ⁾.")
     changed = {node: [("y", s + 1)
-                       for s, slope in enumerate(state_derivative(*node, output_index=2))
-                       if np.abs(slope).max() > 0] for node in states}
+                      for s, slope in enumerate(state_derivative(*node, output_index=2))
+                      if np.abs(slope).max() > 0] for node in states}
     check("A perturbation of a state changes exactly the outputs that its arrows reach.",
           changed == reachable)
     claim("", "The graph for three steps, with both initial states, is to be completed.",

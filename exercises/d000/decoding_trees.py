@@ -125,7 +125,7 @@ def solve_beam_search(say, step, answer, check, claim):
          f"{format_paths(second[1])}. A continuation of a pruned hypothesis is not a candidate.",
          "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
          format_table(heads[1:3], [*(row[1:3] for row in list_candidate_rows(known, 0)),
-                            ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
+                                   ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
     totals = [path_log_p(path) for path in known]
     bounds = [total - before for total in totals]
     step("The question does not give the words x after 'a red', so find out how the answer depends "

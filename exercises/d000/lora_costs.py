@@ -181,7 +181,7 @@ def solve_lora_costs(say, step, answer, check, claim):
           f"all pretrained matrices are quantized, also W_O; {expected:,} instead of {3 * d * d:,}")
     claim("", "Dequantization is a minor cost.", "minor",
           "relative to MHA's other multiplications: "
-+ ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),
+          + ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),
           judge(percent[1] > 50 and percent[1024] < 1, "under-specified"),
           "true for many rows; but n = 1 when one token at a time is generated")
     for name, part in (("LFFN", "FFN"), ("MHA", "MHA")):
@@ -217,7 +217,7 @@ def solve_choice_of_method(say, step, answer, check, claim):
         part: total_cost(LARGE, part, True) - total_cost(LARGE, part, merged=True)
         for part in PARTS}}
     choices = {(a, b): (memory[a]["MHA"] + memory[b]["FFN"], extra[a]["MHA"] + extra[b]["FFN"])
-             for a, b in product(memory, repeat=2)}      # LoRA's adapters are merged
+               for a, b in product(memory, repeat=2)}      # LoRA's adapters are merged
     least, fastest = (min(choices, key=lambda kinds: choices[kinds][i]) for i in (0, 1))
     none, both, mixed = choices["LoRA", "LoRA"], choices["QLoRA", "QLoRA"], choices["QLoRA", "LoRA"]
     share = 100 * (none[0] - mixed[0]) / (none[0] - both[0])

@@ -77,7 +77,7 @@ def solve_sequence_count(say, step, answer, check, claim):
          "N · N · … · N (T factors) = N^T", f"{' · '.join([str(N)] * T)} = {N**T}")
     step("List all sequences to confirm the number.",
          format_table(("", "sequence"), [(str(n), " ".join(("<BOS>", *later)))
-                                  for n, later in enumerate(product(words, repeat=T), 1)]))
+                                         for n, later in enumerate(product(words, repeat=T), 1)]))
     answer("There are N^T sequences, or (N − 1)^T if <BOS> may only begin a sequence.")
     listed = run_exhaustive_search(N, T)[0]
     check(f"npdl's exhaustive search lists {listed} sequences for N = {N}, T = {T}.",
@@ -116,7 +116,7 @@ def solve_exhaustive_search_cost(say, step, answer, check, claim):
          "level.", "N + N² + … + N^T = (N^(T+1) − N) / (N − 1)  <  N^T · N / (N − 1)",
          f"{' + '.join(str(N**t) for t in range(1, T + 1))} = {count_nodes(N, T)}, against N^T = "
          f"{count}", format_table(("level t", "prefixes", "probabilities"),
-[(t, N**t, N**t) for t in range(1, T + 1)]))
+                                  [(t, N**t, N**t) for t in range(1, T + 1)]))
     step("So the time is O(N^T). It is exponential in T, and a power of N. Doubling N or T shows "
          "the difference.", "(2N)^T / N^T = 2^T        N^(2T) / N^T = N^T",
          f"N = {N}, T = {T}: twice the words cost {(2 * N)**T // N**T} times as much, twice the "
@@ -180,7 +180,7 @@ def run_algorithm_1(log_p, width, steps, distinct_scores=False, initial_beams=No
         taken = []
         for _ in range(width):                          # one pass over all scores for each rank
             remaining = [pair for pair in scores if pair not in taken
-                    and not (distinct_scores and scores[pair] in [scores[t] for t in taken])]
+                         and not (distinct_scores and scores[pair] in [scores[t] for t in taken])]
             taken.append(max(remaining, key=scores.get))
         beams = [((*beams[b][0], j), scores[b, j]) for b, j in taken]
     return beams, history
@@ -298,10 +298,10 @@ def solve_search_weaknesses(say, step, answer, check, claim):
     tree = Tree({one: (math.log(p), {two: math.log(q) for two, q in below.items()})
                  for one, (p, below) in PROBABILITIES.items()})
     results = [greedy(tree, 2)[0], *(beam_search(tree, width, 2).best for width in (1, 2, 3)),
-             exhaustive_search(tree, 2).best]
+               exhaustive_search(tree, 2).best]
     check("npdl's greedy search, beam search (width 1, 2, 3) and exhaustive search confirm these "
           "results.", [tuple(tree.words(h)) for h in results]
-== [row[:2] for row in (BEST[1], *BEST.values(), SEQUENCES[0])])
+          == [row[:2] for row in (BEST[1], *BEST.values(), SEQUENCES[0])])
     greedy_row, best = BEST[1], SEQUENCES[0]
     claim("", "Greedy decoding can end in a sequence that is not the most probable.",
           "locally optimal choices can be globally poor", f"it ends in ({greedy_row[0]}, "
@@ -322,8 +322,8 @@ def solve_search_weaknesses(say, step, answer, check, claim):
     narrow, wide = (decode_tree(tree, width)[0][1] for width in (1, 2))
     claim("", "Beam search costs more than greedy decoding, the more the wider it is.",
           "more expensive", f"distributions computed at T = {T}: greedy {least}; "
-+ ", ".join(f"B = {scorer}: {count}" for scorer, count in zip(
-(1, 2, 4, 8), rows, strict=True)), judge(least <= rows[0] < rows[1] < rows[2] < rows[3]),
+          + ", ".join(f"B = {B}: {n}" for B, n in zip((1, 2, 4, 8), rows, strict=True)),
+          judge(least <= rows[0] < rows[1] < rows[2] < rows[3]),
           "counted: 1 + (T - 1) B for beam search, T for greedy decoding; the distributions of a "
           "beam can be computed together")
     claim("", "Too narrow a beam can miss the most probable sequence.", "can still miss it",

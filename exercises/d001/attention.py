@@ -113,7 +113,7 @@ def solve_orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
     check("npdl's attention gives the weight 1/n everywhere for these matrices.", uniform)
     signed, least = np.array([-2.0, 3, 3, -4]), abs(HADAMARD).max()     # against the axes
     weights = [attention_weights(inputs, np.diag(v), make_symmetric(HADAMARD, v))
-             for v in (signed, signed / 10)]
+               for v in (signed, signed / 10)]
     large, small = (-(A * np.log(A)).sum(-1).mean() / np.log(n) for A in weights)   # mean entropies
     claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
           "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; some "

@@ -32,8 +32,8 @@ def derivative(function, x, spacing=1e-3):
         return np.asarray(function(point))
 
     partials = [(8 * (shifted(i, spacing) - shifted(i, -spacing))
-               - (shifted(i, 2 * spacing) - shifted(i, -2 * spacing)))
-              / (12 * spacing) for i in np.ndindex(x.shape)]
+                 - (shifted(i, 2 * spacing) - shifted(i, -2 * spacing)))
+                / (12 * spacing) for i in np.ndindex(x.shape)]
     return np.stack(partials, -1).reshape(*partials[0].shape, *x.shape)
 
 
@@ -143,8 +143,8 @@ def solve_missing_marks(say, step, answer, check, claim):
     """Add up the marks of the four questions, and find the marks that are not printed."""
     total, parts = (4, 4, 6, 6), ((4,), (None, 1, 1, 1), (2, 2, None), (None, None, 1))
     missing = [f"Q{i}: {whole - sum(filter(None, row))} for part{'s' * (row.count(None) > 1)} "
-            + " and ".join(str(part) for part, mark in enumerate(row, 1) if mark is None)
-            for i, (whole, row) in enumerate(zip(total, parts, strict=True), 1) if None in row]
+               + " and ".join(str(part) for part, mark in enumerate(row, 1) if mark is None)
+               for i, (whole, row) in enumerate(zip(total, parts, strict=True), 1) if None in row]
     printed = [mark is not None for row in parts for mark in row]
     answer(f"{' + '.join(map(str, total))} = {sum(total)}. The document does not print these "
            f"marks: {', '.join(missing)}.")

@@ -97,14 +97,14 @@ def solve_dot_product_variance(say, step, answer, check, claim):
           sum(parts) == closed == trace - mean**2)
     check("The variances of 200,000 samples are within 4 standard errors: with one mean, with two "
           "means, and for k = q.", max(z_score((x - x.mean()) ** 2, variance) for x, variance in (
-(sample, closed), (sample_dot_products(MU, NU), two),
-(sample_dot_products(MU), own))) < 4)
+              (sample, closed), (sample_dot_products(MU, NU), two),
+              (sample_dot_products(MU), own))) < 4)
     q = 2 * MU + 3 * np.array(list(product((-1, 1), repeat=D)))     # all with probability 1/4
     claim("", "(q.k)^2 = Tr(q q^T k k^T), and E[q q^T] = mu mu^T + sigma^2 I",
           "the lines before it", "both hold",
           judge(np.array_equal(q.T @ q, len(q) * (4 * np.outer(MU, MU) + 9 * np.eye(D)))
                 and all(np.trace(np.outer(a, a) @ np.outer(b, b)) == (a @ b) ** 2
-                   for a in q for b in q)), f"computed in integers; all {len(q)} vectors with "
+                        for a in q for b in q)), f"computed in integers; all {len(q)} vectors with "
           "coordinates 2 mu_i +- 3 are equally probable")
     claim("", "Tr((mu mu^T + sigma^2 I)^2) = (mu.mu)^2 + 2 sigma^2 mu.mu + d sigma^4",
           "that line of the derivation", "equal", judge(trace == mean**2 + closed),
@@ -138,9 +138,9 @@ def solve_scale_for_linear_growth(say, step, answer, check, claim):
     step("Take the same mean for every coordinate, so that only d changes.", "μᵢ = m   →   E[q·k] "
          "= μ·μ = d m²", f"m = {m}:  E = {', '.join(map(str, means))} at d = {listed}")
     step("Divide by s, and see how the mean grows if d becomes four times as large.",
-         "E[q·k/s] = d m²/s", format_table(("d", "d m²", "s = √d", "s = 1", "s = d"),
-[(d, mean, int(root), mean, mean // d)
-for d, mean, root in zip(widths, means, by_root, strict=True)]))
+         "E[q·k/s] = d m²/s", format_table(("d", "d m²", "s = √d", "s = 1", "s = d"), [
+             (d, mean, int(root), mean, mean // d)
+             for d, mean, root in zip(widths, means, by_root, strict=True)]))
     step("With linear growth, four times d gives four times the mean. This needs a constant s.",
          "d m²/s = c d   ⟺   s = m²/c;   in general s = μ·μ/(c d)",
          f"s = 1: {means[1]}/{means[0]} = {means[1] // means[0]};   s = √d: "

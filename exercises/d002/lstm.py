@@ -99,8 +99,8 @@ def solve_gradient_of_W_g(say, step, answer, check, claim):
         "h₀ = C₀ = 0, and J = h₂.")
     step("Compute the forward pass.", "i = f = o = σ(x + h),  C̃ = tanh(W_g x + h),  C ← f C + i "
          "C̃,  h ← o tanh(C)", format_table(("t", "x", "i = f = o", "C̃", "C", "h"),
-[(t, f"{s['x']:.1f}", s["gate"], s["g"], s["C"], s["h"])
-for t, s in enumerate(steps, 1)]))
+                                            [(t, f"{s['x']:.1f}", s["gate"], s["g"], s["C"], s["h"])
+                                             for t, s in enumerate(steps, 1)]))
     step("Define the symbols. A direct derivative holds all earlier values fixed. W_g has a direct "
          "effect only through C̃.", "∂C̃ₜ/∂W_g = (1 − C̃²) xₜ,   direct part of ∂Cₜ/∂W_g = i "
          "∂C̃ₜ/∂W_g", f"t = 1: {one['dC_dW']:.3f};   t = 2: {two['dC_dW']:.3f}")

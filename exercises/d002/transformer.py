@@ -212,8 +212,8 @@ def solve_attention_cost(say, step, answer, check, claim):
     inputs, _, products = count_npdl_cost(N, N, K, causal=True)
     short = attention_cost(20, 20, 512) / (20 * 20 * 512)
     cached, uncached = (growth_exponent(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2)
-                   for cost in (lambda t: 4 * 16**2 + 2 * t * 16,       # of token t
-                                lambda t: attention_cost(t, t, 16)))
+                        for cost in (lambda t: 4 * 16**2 + 2 * t * 16,       # of token t
+                                     lambda t: attention_cost(t, t, 16)))
     claim("c", "decoder self-attention: N k^2 for Q, K, V and N^2 k for the scores", "O(N k^2), "
           "O(N^2 k)", f"3 N k^2 = {inputs}, and 2 N^2 k = {products} including the weighted sum",
           judge(inputs == 3 * N * K * K and products == 2 * N * N * K),

@@ -94,9 +94,9 @@ def solve_stopping_rule(say, step, answer, check, claim):
          "score.", "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
     step(f"Try the rule on a tree with width 2: {SHOWN}. If no continuation is given, </s> "
          "follows.", format_table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
-(str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
-format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
-for n, (_, kept, b) in enumerate(steps, 1)]))
+             (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
+              format_log(kept[0][1]), format_log(b), "yes" if kept[0][1] <= b else "no")
+             for n, (_, kept, b) in enumerate(steps, 1)]))
     step("When the search stops, one hypothesis is incomplete. Its descendants are not better.",
          f"incomplete at t = {t}: {live:.2f}; its best descendant: {later:.2f} ≤ {best:.2f}")
     step("The proof does not show that no other sequence is better. Pruned hypotheses have no "
@@ -105,7 +105,7 @@ for n, (_, kept, b) in enumerate(steps, 1)]))
            f"of B_t. Here the search may stop at t = {t} with {best:.2f}.")
     check("npdl's beam search stops at this step. Without the rule, it finds the same best "
           "hypothesis.", len(found.steps) == t and found.best.tokens == full.best.tokens
-and math.isclose(math.exp(found.best.log_prob), best))
+          and math.isclose(math.exp(found.best.log_prob), best))
     runs = {width: [(search_tree(tree, width), search_tree(tree, width, stop=False))
                     for tree in TREES]
             for width in (1, 2, 4)}

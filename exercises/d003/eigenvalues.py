@@ -97,7 +97,7 @@ def solve_eigenvalue_effects(say, step, answer, check, claim):
     down = norm(list_states(jordan_block(0.9, 3).T, np.ones(3), 300), axis=1)
     up = norm(list_states(np.array([[0.9, 0.0], [10.0, 0.8]]), (1.0, 0.0), 300), axis=1)
     vanished, exploded = (norm(list_states(np.diag([1.2, 0.5]), h, 100)[-1])
-                   for h in ((0, 1.0), (1e-6, 1.0)))
+                          for h in ((0, 1.0), (1e-6, 1.0)))
     rotating = norm(list_states(ROTATION, H_0, 1000), axis=1)
     growing = power(jordan_block(1, 3), 1000)[::-1, 2].astype(int)
     roots = [root_of_power_norm(jordan_block(0.9, 3), t) for t in (10, 100, 1000)]

@@ -46,7 +46,7 @@ def solve_sum_aggregation(say, step, answer, check, claim):
          "this sum.", "hᵢᵗ⁺¹ = q(hᵢᵗ, Σ_(vⱼ ∈ N(vᵢ)) fⱼᵢ(hⱼᵗ))")
     step("As an example, take three vertices in a row with edges in both directions, f(x) = 2x and "
          "q(h, m) = h + m.", ";   ".join(f"N(v{v}) = {{{', '.join(f'v{j}' for j in near)}}}"
-for v, near in NEAR.items()))
+                                         for v, near in NEAR.items()))
     for t in (0, 1):
         h = rounds[-1]
         messages = 2 * PATH @ h
@@ -95,9 +95,9 @@ def solve_one_update(say, step, answer, check, claim):
     step("Compute the messages. Each message is twice the neighbour's state.", "f(x) = 2x",
          ",   ".join(f"f(h{j}) = {vec(m)}" for j, m in zip("₂₃₄", sent, strict=True)))
     step("Compute their weighted sum, elementwise.", "Agg = Σⱼ eⱼ f(hⱼ)",
-         *(
-f"entry {d + 1}: {' + '.join(f'{float(w * m[d])}' for w, m in zip(e, sent, strict=True))} = "
-f"{float(e @ sent[:, d])}" for d in (0, 1)))
+         *(f"entry {d + 1}: "
+           f"{' + '.join(f'{float(w * m[d])}' for w, m in zip(e, sent, strict=True))} = "
+           f"{float(e @ sent[:, d])}" for d in (0, 1)))
     step("Replace negative entries by 0.", "max(Agg, 0), elementwise", f"max({agg}, 0) = {kept}")
     step("Compute the vertex's own term. It is a row times a column, so it is one number.", "W h₁ᵀ",
          f"{' + '.join(map(str, STATES[0]))} = {own}")

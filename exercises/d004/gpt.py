@@ -359,11 +359,11 @@ def solve_gpt_forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, 
     step("Follow the shapes. Each block returns its output and its attention weights. Keep both.",
          format_table(("name", "computed as", "shape"), [
              (name, how, str(shape)) for name, how, shape in (
-             ("ids", "", (B, S)), ("x", "E[ids] + PE", (B, S, d)),
-             ("h₁, A₁", "block 1 (x)", block), ("h₂, A₂", "block 2 (h₁)", block),
-             ("logits", "classifier(h₂)", shapes[0]),
-             ("hidden_states", "h₁, h₂ stacked on axis 1", shapes[1]),
-             ("attentions", "A₁, A₂ stacked on axis 1", shapes[2]))]))
+                 ("ids", "", (B, S)), ("x", "E[ids] + PE", (B, S, d)),
+                 ("h₁, A₁", "block 1 (x)", block), ("h₂, A₂", "block 2 (h₁)", block),
+                 ("logits", "classifier(h₂)", shapes[0]),
+                 ("hidden_states", "h₁, h₂ stacked on axis 1", shapes[1]),
+                 ("attentions", "A₁, A₂ stacked on axis 1", shapes[2]))]))
     step("L blocks have L hidden states, which are the outputs of the blocks. The sum of embedding "
          "and positions is not included. With it there would be L + 1.", f"L = {L}: {shapes[1]}")
     step("These outputs depend on the position of the LayerNorm. In post-norm, it follows the sum, "

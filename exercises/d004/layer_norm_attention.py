@@ -309,7 +309,7 @@ def solve_multi_head_attention_weights(say, step, answer, check, claim):
     step("Compute the scores of head 1, with later tokens masked. √d = √1.", "s = q₁ k₁ᵀ/√d",
          "e^s = 2 where both entries are 1, else 1",
          format_arrays({"s₁, lower half": np.tril(np.outer(X[:, 0], X[:, 0])) * LN2, "A₁": A_1,
-                 "h₁": h_1}))
+                        "h₁": h_1}))
     step("Compute head 2 in the same way.", format_arrays({"A₂": A_2, "h₂": h_2}))
     step("Join the heads, and apply the output projection.", "Y = concat(h₁, h₂) W_O + b_O",
          format_arrays({"concat": joined, "W_O": W_O, "b_O": b_O, "Y": y}))

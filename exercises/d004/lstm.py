@@ -243,7 +243,7 @@ def solve_lstm_language_model(say, step, answer, check, claim):
     say("In npdl, this is LSTMLM.forward in npdl/models/lstm_lm.py, trained by "
         "experiments/train_lstm.py.")
     own = set_all_params(LSTMLM(3, 1, 1, 1, dtype="float64"), embedding_W=np.array(TABLE)[:, None],
-               classifier_W=READOUT[None])
+                         classifier_W=READOUT[None])
     check("npdl's LSTMLM with these parameters gives the same logits.",
           np.allclose(own.forward(np.array([IDS]))[0][0], logits))
     words = ModularArithmetic(31).vocabulary                    # 31 numbers and five signs

@@ -100,7 +100,7 @@ def solve_counted_tokens(say, step, answer, check, claim):
     data = ModularArithmetic(11, orders=(2, 3))
     sets, eq = data.equations, data.vocabulary.eq
     positions = {name: [array[sets.orders == order][0].tolist().index(eq) for order in (2, 3)]
-             for name, array in (("targets", sets.targets), ("inputs", sets.inputs))}
+                 for name, array in (("targets", sets.targets), ("inputs", sets.inputs))}
     claim("position of =", "= is at position 3 of binary and at 5 of ternary samples.", "3 and 5",
           f"{positions['targets'][0]} and {positions['targets'][1]} in the targets, counted from 0 "
           f"(one more if counted from 1); {positions['inputs'][0]} and {positions['inputs'][1]} in "
@@ -173,7 +173,7 @@ def solve_masked_loss(say, step, answer, check, claim):
           np.allclose(compare_averages(COUNTED)[:2], (mean, by_token)))
     from_1 = sum(row[5] for row in rows[:2] if row[2] > 0) / 2
     total, averaged = (loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction=name)
-                   for name in ("sum", "mean"))
+                       for name in ("sum", "mean"))
     claim("loss", "The loss is the batch's mean of each sample's mean negative log-likelihood over "
           "its right-hand side.", "the triple sum", "npdl's loss equals the sums",
           judge(np.isclose(averaged[0], mean, 0, 1e-12)), "if tokens and components have the same "

@@ -97,8 +97,8 @@ def solve_two_seed_tables(say, step, answer, check, claim):
     fits = [find_pairs(*row, range(1, T + 1)) for table in STEPS.values() for row in table.values()]
     claim("values", "Which steps did the two seeds reach?", "only mean and deviation",
           "; ".join(f"{model} " + ", ".join(f"t_f({name}) {a} and {b}"
-                                       for name, (a, b) in recover_seed_steps(model).items())
-               for model in STEPS),
+                                            for name, (a, b) in recover_seed_steps(model).items())
+                    for model in STEPS),
           judge(all(len(pairs) == 1 for pairs in fits), "no answer given"), "the only pairs of "
           f"integer steps up to {T} with the printed mean and standard deviation (divided by n)")
     steps = sorted({step for ((a, b),) in fits for step in (a, b) if step != T})
@@ -132,7 +132,7 @@ def solve_two_seed_tables(say, step, answer, check, claim):
                   f"{val:g} - {train:g}" + "; the other rows have four decimals" * rounded)
             stds = delay_stds(steps[f"{name}_train"], steps[f"{name}_val"])
             delay_texts.append(f"{model} Delta t({name}) {val - train:g} +- "
-                         + " or ".join(f"{std:g}" for std in stds))
+                               + " or ".join(f"{std:g}" for std in stds))
     claim("delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
           "delays without a deviation", "; ".join(delay_texts),
           judge(len(delay_texts) == 4, "no answer given"),
@@ -296,9 +296,9 @@ def add_question(number, title, task, claim_fields=None):
 add_question(1, "The default recipe: losses and accuracies during training", "Plot losses and "
              "accuracies of an LSTM and a GPT during training with the default recipe.")
 add_question(3, "Scaling the data: the fraction used for training",
-            "Vary the fraction of the equations that is used for training.")
+             "Vary the fraction of the equations that is used for training.")
 add_question(4, "Training on sums of two and of three operands together",
-            "Train on sums of two and of three operands together.")
+             "Train on sums of two and of three operands together.")
 add_question(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
              ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
               f"d is the width, {', '.join(map(str, WIDTHS))}; the batch size B is {B} in all runs",
@@ -306,11 +306,11 @@ add_question(5, "Scaling the model: layers and width", "Vary the number of layer
               "the settings of the question; the captions of Figures 14, 17, 19 and 21 have it "
               "too"))
 add_question(6, "Scaling compute: batch size and budget",
-            "Vary the batch size and the number of steps.")
+             "Vary the batch size and the number of steps.")
 add_question(7, "Weight decay, and the norm of the parameters",
              "Vary the weight decay, and follow the norm of the parameters.",
              ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
               f"the question has only {', '.join(f'{decay:g}' for decay in DECAYS)}",
               judge(0.7 in DECAYS, if_false="slip"), "the question's settings; it should be 0.75"))
 add_question(8, "Attention maps of a model that generalised",
-            "Draw the attention maps of a trained GPT, and describe them.")
+             "Draw the attention maps of a trained GPT, and describe them.")

@@ -143,7 +143,7 @@ OPTIONS = options_by_class()
 def test_options_of_layers(cls):
     for name, value in itertools.product(OPTIONS[cls], VALUES):
         check_option(name, lambda value, name=name: make_layer(cls, name, value), value,
-              is_right(cls, name, value))
+                     is_right(cls, name, value))
 
 
 def test_every_option_is_known():

@@ -85,14 +85,14 @@ def test_the_page_computes_what_npdl_computes(name, tmp_path):
         page.open(path.as_uri(), f"{figure} && {figure}.found")
         for given in itertools.product(*(sorted(set(slider)) for slider in sliders)):
             page.evaluate(f"{list(given)}.forEach((v, n) => {{"
-                       f"const slider = {figure}.querySelectorAll('input')[n];"
-                       "slider.value = v; slider.dispatchEvent(new Event('input'))})")
+                          f"const slider = {figure}.querySelectorAll('input')[n];"
+                          "slider.value = v; slider.dispatchEvent(new Event('input'))})")
             found, expected = page.evaluate(f"{figure}.found"), MOVED[name](known, *given)
             for key, value in expected.items():
                 np.testing.assert_allclose(found[key], value, rtol=1e-9, atol=1e-12,
                                            err_msg=f"{name} {given} {key}")
             said = page.evaluate(f"Object.fromEntries([...{figure}.querySelectorAll('text[data-"
-                              "value]')].map(t => [t.dataset.value, t.textContent]))")
+                                 "value]')].map(t => [t.dataset.value, t.textContent]))")
             assert said == {key: format_number(expected[key]) for key in said}, given
         page.evaluate(f"{figure}.querySelector('input').focus()")
         before = page.evaluate(f"{figure}.querySelector('output').textContent")

@@ -55,7 +55,7 @@ def adapt_model(model, bits=None):
 MODELS = [(f"GPT {options}", gpt(**options)) for options in GPTS] + [
     ("LSTM", lstm()), ("GPT-2", randomise_weights(GPT2(V, 16, 2, 2, max_len=16))),
     ("Llama", llama()), ("Llama, normalised queries, scaled rotation",
-     llama(qk_norm=True, scaling=Llama3Scaling(4.0, original_length=8))),
+                         llama(qk_norm=True, scaling=Llama3Scaling(4.0, original_length=8))),
     ("Llama, untied, biases", llama(tied=False, qkv_bias=True, num_kv_heads=1, rope_theta=50.0)),
     ("Llama, wide heads", llama(num_kv_heads=4, d_head=6)),
     ("Llama with adapters", adapt_model(llama())), ("GPT, quantized", adapt_model(gpt(), bits=4)),

@@ -204,7 +204,7 @@ def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
     """The numbers of rows are rounded up, and the added rows change nothing."""
     rng, sizes = np.random.default_rng(8), set()
     models, plain, step = make_step_pair(lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1),
-                                    target="numpy", share_prefixes=True)
+                                         target="numpy", share_prefixes=True)
     for _ in range(12):
         ids = rng.integers(0, [1, 40, 4, 4], (100, 4))
         counted = np.tile(np.arange(4) == 3, (100, 1))
@@ -225,7 +225,7 @@ def test_embedding_matrix_is_multiplied_once(dtype, target):
     """An LSTM reads more tokens than its vocabulary has."""
     rng = np.random.default_rng(6)
     models, plain, step = make_step_pair(lambda: npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0),
-                                    target=target)
+                                         target=target)
     for _ in range(3):
         given = *rng.integers(0, 4, (2, 7, 3)), np.ones((7, 3), bool)
         assert_close([step(*given, lr=0.1)], [plain(*given, lr=0.1)], TOLERANCE[dtype])

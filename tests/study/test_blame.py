@@ -138,7 +138,7 @@ def run_backward(dhs, caches):
     (("1 - a ** 2", "1 - a", "dU + dU_t", "dU_t"), 10, "dp = da * (1 - a * a)"),
     (("da = dy * b", "da = dy", "db = dy * a", "db = -dy * a"), 9, "db = dy * a")])
 def test_two_mistakes_in_a_time_loop_are_found_by_checking_the_step_alone(tmp_path, changes, line,
-                                                                         fix):
+                                                                          fix):
     report = blame_changed_file(tmp_path, *changes, text=LOOP)
     assert (report.line, report.fix) == (line, fix) and "gradients of step are" in report.verified
     assert "step is incorrect when it is checked alone" in report.notes[0]

@@ -95,7 +95,7 @@ def test_finetuning_on_device_equals_host(tmp_path, addition_run):
     here = finetune_run(addition_run, tmp_path / "numpy", adapters, operator="-")
     with device.cupy_or_numpy(), backend.using("cupy"):
         config = make_finetune_config(load_run(addition_run), adapters,
-                                 {**QUICK, "operator": "-", "backend": "cupy"})
+                                      {**QUICK, "operator": "-", "backend": "cupy"})
         parameters = load_run(addition_run).model.state_dict()
         train(config, tmp_path / "device", quiet=True, base=parameters)
     assert_same_records(load_run(tmp_path / "device").records, here.records)

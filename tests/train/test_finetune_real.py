@@ -39,7 +39,7 @@ def finetune(base, out, *options, model="model"):
     given = ["--steps", "6", "--batch", "2", "--window", "8", "--eval-every", "3", "--eval-batches",
              "1", "--engine", "plain", "--quiet", "--out", str(out)]
     return commands.finetune([str(base / model), "--text", str(base / "fox.txt"), *given,
-                          *map(str, options)])
+                              *map(str, options)])
 
 
 @pytest.mark.parametrize(("kind", "model"), slow.mark_except(
