@@ -6,15 +6,15 @@ import os
 import sys
 import warnings
 
-# The products of the tests are tiny: one thread is quicker than several, and repeatable.
+# The tests multiply tiny matrices: one thread is faster than several, and its results repeat.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# What is collected keeps its bytecode, even where Python was told to keep none: each of hundreds of
-# processes that tests start would compile npdl again.
+# While the tests are collected, save npdl's bytecode, even if PYTHONDONTWRITEBYTECODE is set.
+# Otherwise each of the hundreds of processes that tests start would compile npdl again.
 keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
-import numpy as np  # after the thread counts, which count when NumPy is first imported
+import numpy as np  # NumPy reads the thread counts above when it is imported
 import pytest
 from xdist.scheduler import WorkStealingScheduling
 
@@ -29,10 +29,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Some builds of BLAS warn in products that are right (numpy issue 28687): ignore it there,
-    although warnings are errors."""
+    """Ignore warnings in matrix products if this BLAS warns although the products are right, as
+    some builds do (NumPy issue 28687). All other warnings are errors."""
     if os.environ.get("NPDL_REQUIRE_TORCH"):
-        importlib.import_module("torch")        # without it, tests would be skipped
+        importlib.import_module("torch")        # raises an error, where tests would be skipped
     x = np.random.default_rng(1).standard_normal((129, 100)).astype("float32")
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):
         warnings.simplefilter("always")
@@ -42,7 +42,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave the slow ones out: not as skipped, which xdist would hand about one by one."""
+    """Deselect slow tests. Skipping is slow: xdist sends each skipped test to a process."""
     if not config.getoption("--slow"):
         slow = [item for item in items if "slow" in item.keywords]
         items[:] = [item for item in items if "slow" not in item.keywords]
@@ -50,31 +50,31 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Who has run what he was given takes from the other: a test of minutes holds up no others."""
+    """Let an idle process take tests from a busy one, so that long tests delay no others."""
     return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_finish():
     sys.dont_write_bytecode = keeps_none
-    gc.set_threshold(700, 10, 100)      # tests stay in memory: look for garbage among them rarely
+    gc.set_threshold(700, 10, 100)      # rarely look for garbage among the collected tests
 
 
-# The files of a test need not outlive a power failure.
+# Don't wait for the disk: the files of a test need not survive a power failure.
 os.fsync = lambda descriptor: None
 plot_curves = folder.plot_curves
-folder.plot_curves = lambda *_: None        # it takes longer than all the rest of a small run
+folder.plot_curves = lambda *_: None        # it takes longer than the rest of a small run
 
 
 @pytest.fixture
 def curves(monkeypatch):
-    """Runs of this test's own process draw curves.png after all."""
+    """Let runs in the process of this test draw curves.png."""
     monkeypatch.setattr(folder, "plot_curves", plot_curves)
 
 
 @pytest.fixture(autouse=True)
 def numpy_target(request, monkeypatch):
-    """Trainings of this process take NumPy where there is C, whose compilation takes a second;
-    tests/engine has both."""
+    """Let runs in this process use the NumPy target instead of C, which takes a second to compile.
+    The tests in tests/engine use both targets."""
     if "tests/engine/" not in request.node.nodeid:
         monkeypatch.setattr(target, "CCalls", NumPyCalls)
 

@@ -1,9 +1,9 @@
-"""The checks of everything that npdl exports: what is wrong is refused by name, in one line.
+"""Invalid arguments of everything that npdl exports raise an InputError with a message of one line.
 
-Each gradient-check case gives a layer and right inputs; here one array of them, or of the upstream
-gradient, is spoilt. What is taken in spite of that must be taken for what it means: the outputs
-are those of the same numbers in the usual dtype, and backward gives gradients of the right shapes.
-test_gradcheck.py fails if a layer has no case.
+Each gradient-check case has a layer and valid inputs. These tests change one array of the inputs,
+or of the upstream gradient. The layer must raise an InputError, or else compute the outputs of the
+same numbers in the usual dtype, and gradients with the right shapes. A layer without a case fails
+in test_gradcheck.py.
 """
 
 import functools
@@ -26,9 +26,9 @@ from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
 from tests.tools.running import build, make_case_rng
 
-NOTHING = "None"                        # stands for None, which stands for no change
-# {what is done to an array: (the spoilt array or None where it is no change, what it means)}.
-# Where the second is None the array means nothing, and must be refused.
+NOTHING = "None"                        # means that None is the changed array
+# {name of a change: (function that changes an array, or returns None if the change does not apply;
+# function that returns what the changed array means, or None if a layer must not accept it)}.
 SPOILT = {
     "objects": (lambda a: a.astype(object), None),
     "text": (lambda a: a.astype("U8"), None),
@@ -59,7 +59,7 @@ SPOILT = {
     "large numbers": (lambda a: a + 10**6 if a.dtype.kind == "i" else None, np.asarray),
 }
 FLOATS_ALONE = ("bytes for floats", "float16", "a constant")
-LOOSE = {"float16": 2e-2, "a constant": 1e-2}           # else 1e-6 of the largest
+LOOSE = {"float16": 2e-2, "a constant": 1e-2}           # largest relative error, otherwise 1e-6
 WRONG_GRADIENTS = {**{what: SPOILT[what][0] for what in (
     "None", "one number", "lists", "fewer rows", "more rows", "a narrower array", "a wider array",
     "a masked array", "an axis more", "an axis less")},
@@ -79,19 +79,19 @@ def arrays_by_leaf(structure):
 
 
 def replace_leaves(structure, values):
-    """Return the same nest with other values, {number of the leaf: value}."""
+    """Return the same structure with the values {number of the leaf: value}."""
     number = itertools.count()
     return map_leaves(structure, lambda leaf: values.get(next(number), leaf))
 
 
 def forward_arguments(built):
-    """Return everything that a user hands to a forward."""
+    """Return all arguments of the forward of a case."""
     return {**dict(enumerate(built.inputs)), **built.options}
 
 
 CASES = {}                              # {name of a layer: its cases}
 for each in all_cases():
-    # An option that a constructor is given, "name value", brings no inputs.
+    # A case of an option of the constructor ("name value") has no inputs of its own.
     if not (each.of_option and " " in each.what):
         CASES.setdefault(each.layer_class.__name__, []).append(each)
 ELEMENTARY = [name for name, cases in CASES.items() if not is_composed(cases[0].layer_class)]
@@ -99,7 +99,7 @@ ELEMENTARY = [name for name, cases in CASES.items() if not is_composed(cases[0].
 
 @functools.cache
 def cases_of_all_inputs(name):
-    """Return as many cases of a layer as have another number or kind of inputs."""
+    """Return one case of a layer for each combination of the numbers and kinds of inputs."""
     found = {}
     for case in CASES[name]:
         _, inputs, options = case.build(make_case_rng(case))
@@ -109,7 +109,7 @@ def cases_of_all_inputs(name):
 
 
 def catch_input_error(call):
-    """(None, what it returned), or (the InputError's message, None). Any other error is one."""
+    """Return (None, the result), or (the InputError's message, None). Pass on other errors."""
     try:
         with np.errstate(all="ignore"):
             return None, call()
@@ -118,14 +118,14 @@ def catch_input_error(call):
 
 
 def is_unclear(message):
-    """Whether a message does not say in one line what came: a number, a shape, a type."""
+    """Return True unless a message has one line, which names the given number, shape or type."""
     return "\n" in message or not re.search(r"\d|\(\)|NoneType|list|str|dtype|different", message)
 
 
 @pytest.mark.parametrize("name", slow.mark_except(ELEMENTARY, CASES))
 def test_changed_inputs_raise_or_keep_their_meaning(name, request):
-    """Each array alone, and all floats at once: products of bytes are bytes. (Those of large
-    float16 overflow, as they do anywhere.)"""
+    """Change each array alone, and all float arrays at once, because a product of bytes is a byte.
+    (All arrays at once are not changed to float16, in which products of large numbers overflow.)"""
     bad, cases = [], cases_of_all_inputs(name)
     for case in cases if request.config.getoption("--slow") else cases[:1]:
         arrays = arrays_by_leaf(forward_arguments(build(case)))
@@ -151,9 +151,9 @@ def find_problem(case, leaf_numbers, change_name):
     try:
         message, done = catch_input_error(lambda: forward_with(built, values))
         if message is not None:
-            return f"does not say what came: {message}" if is_unclear(message) else None
+            return f"does not name the given value: {message}" if is_unclear(message) else None
         if meaning is None and not none:
-            return "was taken"
+            return "was accepted"
         return None if none else find_wrong_result(case, built, values, change_name, done)
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:90]}"
@@ -167,30 +167,30 @@ def forward_with(built, values):
 
 
 def find_wrong_result(case, built, values, change_name, outputs_and_cache):
-    """What is wrong with outputs and gradients after arrays that were taken, or None."""
+    """Return what is wrong with outputs and gradients after accepted arrays, or None."""
     outputs, cache = outputs_and_cache
     meaning = SPOILT[change_name][1]
     meant, _ = forward_with(build(case), {leaf: meaning(a) for leaf, a in values.items()})
     for (_, found), (_, wanted) in zip(leaves(outputs), leaves(meant), strict=True):
-        near = np.isfinite(wanted) & (abs(wanted) < 3e4)         # what float16 holds
+        near = np.isfinite(wanted) & (abs(wanted) < 3e4)         # within the range of float16
         scale = max(abs(wanted[near]).max(initial=0), 1)
         error = abs(found - wanted)[near].max(initial=0)
         if not error <= LOOSE.get(change_name, 1e-6) * scale:
-            return f"was taken, but gives {error:.1e} of {scale:.1e} beside what it means"
+            return f"was accepted, but differs by {error:.1e} of {scale:.1e} from its meaning"
     if not list(leaves(outputs)):
-        return None                             # integers came out: nothing has a gradient
+        return None                             # the outputs are integers and have no gradient
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):   # dropout's
         returned = built.layer.backward(built.draw_upstream(outputs), cache)
     returned = returned if isinstance(returned, tuple) else (returned,)
     for i, (x, dx) in enumerate(zip(built.inputs, returned, strict=False)):
         if isinstance(x, np.ndarray) and isinstance(dx, np.ndarray) and x.shape != dx.shape:
-            return f"was taken, but input {i} {x.shape} has gradient {dx.shape}"
+            return f"was accepted, but input {i} {x.shape} has gradient {dx.shape}"
     return None
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_wrong_upstream_gradients_raise(name):
-    """One of another shape would be broadcast, and summed into the wrong parameter."""
+    """NumPy would broadcast a gradient of another shape, and add it to the wrong parameter."""
     for case in cases_of_all_inputs(name):
         built = build(case)
         outputs, cache = built.forward()
@@ -198,14 +198,14 @@ def test_wrong_upstream_gradients_raise(name):
         for (number, array), (what, change) in itertools.product(
                 arrays_by_leaf(dout).items(), WRONG_GRADIENTS.items()):
             value = change(array)
-            if value is None or value is NOTHING and is_nested(dout):   # of several, None is a zero
+            if value is None or value is NOTHING and is_nested(dout):   # None stands for a zero
                 continue
             value = None if value is NOTHING else value
             before = {name: p.grad.copy() for name, p in built.layer.params()}
             given = replace_leaves(dout, {number: value})
             message, _ = catch_input_error(functools.partial(built.layer.backward, given, cache))
-            if message is None:                 # a state that no one used: nothing is added
-                assert what == "None", f"{what} for gradient {number}: was taken"
+            if message is None:                 # None for an unused state adds nothing
+                assert what == "None", f"{what} for gradient {number}: was accepted"
                 for name, param in built.layer.params():
                     np.testing.assert_array_equal(param.grad, before[name])
             else:
@@ -218,7 +218,7 @@ OPTIMIZERS["Muon"] = lambda model, **o: optim.Muon(model, ["W"], **o)
 
 
 def yield_wrong_states(state):
-    """Yield (what is wrong, an optimizer's state with it)."""
+    """Yield pairs (description, invalid state of an optimizer)."""
     moment = next(name for name in state if name != "steps")
     W, others = state[moment]["W"], {n: a for n, a in state[moment].items() if n != "W"}
     yield from (("no state", None), ("other moments", {"steps": 1, "speed": {}}),
@@ -232,7 +232,7 @@ def yield_wrong_states(state):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_error_changes_nothing(name):
-    """What is refused changes nothing."""
+    """Invalid states and gradients leave the optimizer and its parameters as they were."""
     linear = Linear(3, 2)
     optimizer = OPTIMIZERS[name](linear)
     linear.W.grad += 1

@@ -1,5 +1,5 @@
-"""Edges at which npdl once gave a wrong number, or NumPy's own error, without a word:
-one table of values, one of refusals."""
+"""Edge cases for which npdl once computed a wrong value, or raised an error of NumPy: VALUES lists
+calls with their results, and REFUSED lists calls that must raise an InputError."""
 
 import math
 
@@ -41,12 +41,12 @@ def y_of(layer, *inputs):
 
 
 def lstm_outputs(lengths):
-    """An LSTM's outputs for sequences that end after so many steps."""
+    """Return the outputs of an LSTM for sequences with these lengths."""
     return npdl.LSTM(3, 4, **D64).forward(STEPS, lengths=lengths)[0][0]
 
 
 def embedding_gradient(layer):
-    """Of a table one wide: NaN arrives at 1, ones at 0 and 2."""
+    """Return dW of an embedding or linear layer for the upstream gradient (1, NaN, 1)."""
     dy = np.array([1, NAN, 1])[:, None]
     is_table = isinstance(layer, Embedding)
     _, cache = layer.forward(np.arange(3) if is_table else np.zeros((3, 1)))
@@ -55,7 +55,7 @@ def embedding_gradient(layer):
 
 
 def bias_gradient():
-    """A million rows of 0.1, in float32."""
+    """Return db for a million rows of 0.1, in float32."""
     layer, x = Linear(2, 2), np.ones((10**6, 2), "float32")
     _, cache = layer.forward(x)
     layer.backward(np.full_like(x, 0.1), cache)
@@ -63,7 +63,7 @@ def bias_gradient():
 
 
 def table_gradient():
-    """Half a million sequences of three tokens, and 0.1 for each number, in float32."""
+    """Return dW of an Embedding for 1.5 million gradients of 0.1, in float32."""
     layer, ids = Embedding(4, 1), np.tile([0, 1, 1], (500_000, 1))
     y, cache = layer.forward(ids)
     layer.backward(np.full_like(y, 0.1), cache)
@@ -71,7 +71,7 @@ def table_gradient():
 
 
 def gradient_after(change, grad):
-    """The gradient of weights of 1e20 after what divides by a norm."""
+    """Return the gradient of weights of 1e20 after `change`, which divides by a norm."""
     layer = Linear(2, 2)
     layer.W.data[...], layer.W.grad[...] = 1e20, grad
     change([layer.W])

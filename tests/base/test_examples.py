@@ -1,4 +1,4 @@
-"""The examples of docs/examples: short, and they learn what they say."""
+"""The programs of docs/examples are short, and their models learn what they claim."""
 
 import runpy
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_an_example_learns(name, capsys):
 
 
 def test_pandas_reads_what_a_run_recorded(tmp_path):
-    """As docs/own.md says it."""
+    """Run the example of docs/own.md."""
     pandas = pytest.importorskip("pandas")
     config = Config(p=7, layers=1, width=16, steps=20, eval_first=0, eval_every=5, engine="plain")
     train(config, tmp_path / "run", quiet=True, metrics={"twice": lambda trainer: 2 * trainer.step})

@@ -1,4 +1,4 @@
-"""What imports what, and the names that `from npdl import LSTM` and the like find on demand."""
+"""Imports between the packages, and the names that npdl imports on demand."""
 
 import ast
 import functools
@@ -32,7 +32,7 @@ def imports_of(path):
         if isinstance(node, ast.ImportFrom) and not node.level:
             found |= {package_of(node.module), *(package_of(f"{node.module}.{alias.name}")
                                                  for alias in node.names)}
-            if node.module == "npdl":               # what the package's names are looked up in
+            if node.module == "npdl":               # look up the module of each name
                 found |= {package_of(npdl._MODULES.get(alias.name, "npdl")) for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {package_of(alias.name) for alias in node.names}
@@ -47,7 +47,7 @@ def package_of(module):
 
 
 def package_by_file():
-    """Return {file: its package} of npdl."""
+    """Return {file of npdl: its package}."""
     files = [path.relative_to(ROOT) for path in (ROOT / "npdl").rglob("*.py")]
     return {file.as_posix(): package_of(".".join(file.with_suffix("").parts)) for file in files}
 

@@ -1,5 +1,5 @@
-"""With NumPy alone, or in a browser: engine, study tools and trained models work, training says
-what it lacks."""
+"""With NumPy alone, or in a browser, the engine, the study tools and trained models work. Training
+says which packages are missing."""
 
 import os
 import subprocess
@@ -16,18 +16,18 @@ ALONE = """
 import sys
 from runpy import run_module
 for name in ("joblib", "matplotlib", "threadpoolctl", "tqdm"):
-    sys.modules[name] = None                # to import it raises ModuleNotFoundError
+    sys.modules[name] = None                # an import raises ModuleNotFoundError
 del sys.argv[0]
 run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 # A browser (Pyodide, JupyterLite) has no processes, threads, signals or file locks either.
 BROWSER = """
 import sys
-import numpy, numpy.random, sysconfig           # which has a lock, from Python 3.12 on
+import numpy, numpy.random, sysconfig           # before `threading` is removed
 for name in ("_posixsubprocess", "_multiprocessing", "concurrent", "fcntl", "joblib", "matplotlib",
              "multiprocessing", "resource", "signal", "_signal", "subprocess", "threading",
              "threadpoolctl", "tqdm"):
-    for loaded in [*sys.modules]:               # what these have loaded for themselves
+    for loaded in [*sys.modules]:               # modules that NumPy has imported
         if loaded.split(".")[0] == name:
             del sys.modules[loaded]
     sys.modules[name] = None
@@ -70,7 +70,7 @@ def run_program(program, folder, *arguments):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with two runs: an LSTM, whose BLAS is limited while it generates, and a GPT."""
+    """Return a folder with two runs: an LSTM, which limits BLAS to one thread, and a GPT."""
     folder = tmp_path_factory.mktemp("alone")
     for model in ("lstm", "gpt"):
         train(Config(model=model, engine="plain", p=5, layers=1, width=8, heads=2, steps=2),

@@ -1,4 +1,4 @@
-"""Bad options to layers, losses, models, searches, optimizers and data: refused by name."""
+"""Invalid options of layers, losses, models, searches, optimizers and data raise an InputError."""
 
 import inspect
 import itertools
@@ -35,7 +35,7 @@ def is_positive_integer(value):
 
 
 def between(low, high):
-    """Whether a value is a number from `low`, included, to `high`, which is not."""
+    """Return True if a value is a number with low <= value < high."""
     return lambda value: is_real(value) and low <= value < high
 
 
@@ -54,7 +54,7 @@ def finite(value):
 COUNTS = ("d_model", "d_in", "d_out", "d_hidden", "d_x", "d_parent", "num_classes", "vocab_size",
           "source_vocab", "target_vocab", "num_layers", "num_heads", "multiplier", "max_len",
           "channels", "groups", "rank", "d_query", "d_key", "d_inner", "num_kv_heads")
-RIGHT = {                                       # what an option may be, by its name
+RIGHT = {                                       # {name of an option: function that checks a value}
     **dict.fromkeys(COUNTS, is_positive_integer),
     "norm": one_of("post", "pre"), "activation": one_of(*ACTIVATIONS),
     "positions": one_of(*POSITIONS), "exponent": one_of("k/d", "2k/d"),
@@ -83,21 +83,21 @@ NEEDED = {                                      # arguments that have no default
     "message": Linear(4, 4), "update": Linear(4, 4),
 }
 MODELS = {"AutoencoderLoss": Autoencoder(4, 4, 4), "BiRNNLoss": BiRNN(4)}
-FITS = {                                        # options that have to go with the others
+FITS = {                                        # options that must fit the other options
     "num_heads": lambda v: 4 % v == 0, "groups": lambda v: 4 % v == 0, "rank": lambda v: v <= 4,
     "num_kv_heads": lambda v: 2 % v == 0,
 }
 
 
 def options_by_class():
-    """{class: its options whose right values are known}, of every layer that has any."""
+    """Return {layer class: its options in RIGHT}, without layers that have none."""
     found = {cls: [name for name in inspect.signature(cls.__init__).parameters if name in RIGHT]
              for cls in npdl_layers()}
     return {cls: names for cls, names in found.items() if names}
 
 
 def make_layer(cls, option, value):
-    """A layer of the class with one option as given and small sizes for the rest."""
+    """Return a layer with one option as given, and small sizes for the required arguments."""
     wanted = inspect.signature(cls.__init__).parameters.values()
     needed = {p.name: NEEDED[p.name] for p in wanted
               if p.name in NEEDED and p.name != option and p.name != "rank"}
@@ -114,7 +114,7 @@ def is_right(cls, name, value):
         return False
     if name == "channels" and cls.__name__ == "GroupNorm":
         return value % 2 == 0
-    if "d_head" in options and name in ("d_model", "num_heads"):     # rotary positions turn pairs
+    if "d_head" in options and name in ("d_model", "num_heads"):     # RoPE rotates pairs
         return value % 4 == 0 if name == "d_model" else 4 % (2 * value) == 0
     if name == "d_model" and "num_heads" in options:
         return value % 2 == 0
@@ -122,7 +122,7 @@ def is_right(cls, name, value):
 
 
 def check_option(name, call, value, is_valid):
-    """`call(value)` works where it is right, and elsewhere refuses the value by name, in a line."""
+    """Check that `call(value)` works if the value is valid, or else names it in a line."""
     try:
         call(value)
         message = None
@@ -147,7 +147,7 @@ def test_options_of_layers(cls):
 
 
 def test_every_option_is_known():
-    """Those not in RIGHT are layers, which test_argument_checks hands over, or anything."""
+    """Options that are not in RIGHT are layers (see test_argument_checks), or have no limits."""
     layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model",
               "blocks", "final_norm", "cell"}
     anything = {"self", "sizes", "ignored", "padding_id", "layers", "class_weights", "scaling"}

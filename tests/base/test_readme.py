@@ -1,4 +1,4 @@
-"""The programs and links of the README, the page of the package, and one version everywhere."""
+"""The programs and links of the README and of the package's page; version numbers agree."""
 
 import re
 import textwrap
@@ -54,6 +54,6 @@ def test_changes_and_citation_are_of_this_version():
 
 
 def test_the_package_page_has_absolute_links_and_code_that_runs(capsys):
-    assert not re.search(r"\]\((?!https://)", PAGE)       # a relative link leads nowhere from there
+    assert not re.search(r"\]\((?!https://)", PAGE)       # on PyPI, a relative link leads nowhere
     exec(re.search(r"```python\n(.*?)```", PAGE, re.S)[1], {})
     assert "W_x" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""How the scripts meet their surroundings: outputs that are closed, odd, or cannot show a text."""
+"""Scripts whose outputs are closed, are no regular files, or can't show all characters."""
 
 import dataclasses
 import errno
@@ -37,7 +37,7 @@ TINY = (*ARITHMETIC, "--heads", 2, "--steps", 2, "--engine", "plain")
 
 
 def environment(**settings):
-    """What `start` gives a process, and these settings."""
+    """Return options of `start` that add these environment variables."""
     return {"env": {**os.environ, "PYTHONPATH": os.getcwd(), **settings}}
 
 
@@ -76,7 +76,7 @@ def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
                     100_000, "--out", tmp_path / "run")
     wait_for_step(process, tmp_path / "run", 3)
     process.send_signal(signal.SIGHUP)
-    process.send_signal(signal.SIGTERM)                 # a system that shuts down sends both
+    process.send_signal(signal.SIGTERM)                 # a computer that shuts down sends both
     process.send_signal(signal.SIGHUP)
     _, errors = process.communicate()
     assert process.returncode == 130 and "resume it with: --resume" in errors
@@ -88,7 +88,7 @@ def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
     ("pipe", ["plot", "curves", "{run}", "--out"]),
     *((odd, ["step", "Linear", "--html"]) for odd in ("pipe", "folder", "socket"))])
 def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, arguments, odd):
-    """A socket stands for a device, which takes more rights to make, and to lose."""
+    """The socket stands for a device file, which only root can create."""
     train(SMALL, tmp_path / "run", quiet=True)
     path = tmp_path / "place"
     monkeypatch.chdir(tmp_path)                 # a socket's path must be short
@@ -117,7 +117,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
     assert "curves.png cannot be drawn (no font); everything else is saved\n" in found.err
     assert "2 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
     assert train(SMALL, tmp_path / "one record") == 0
-    assert "curves.png" not in capsys.readouterr().err              # it is no curve: none is drawn
+    assert "curves.png" not in capsys.readouterr().err              # no attempt to draw curves
 
 
 def test_numbers_that_overflow_are_one_line_and_no_warnings(tmp_path):

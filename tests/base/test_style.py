@@ -1,4 +1,4 @@
-"""docs/style.md, as far as a program can read it: words to avoid, and how a docstring begins."""
+"""Two rules of docs/style.md: words to avoid, and how a docstring begins."""
 
 import ast
 import re
