@@ -1,4 +1,4 @@
-"""Compiled steps are kept in a temporary directory, and most tests compile without optimization."""
+"""Keep compiled steps in a temporary directory, and compile most of them without optimization."""
 
 import pytest
 
@@ -15,11 +15,11 @@ def use_temporary_cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def reset_printed_notes():
-    """A message is printed once in a process; here, once in a test."""
+    """Let each test print notes that are otherwise printed once in a process."""
     step.print_note_once.cache_clear()
 
 
 @pytest.fixture
 def unoptimized_compiler(monkeypatch):
-    """Compile the same code without optimization: a third of the time."""
+    """Compile the same code without optimization, which takes a third of the time."""
     monkeypatch.setattr(c_build, "FLAGS", ["-O0" if f == "-O3" else f for f in c_build.FLAGS])

@@ -1,4 +1,4 @@
-"""The C target: its functions to 2 units in the last place, and a cache that is safe to load."""
+"""The C target: functions with errors of at most 2 ulp, and a cache that is safe to load."""
 
 import ctypes
 import math
@@ -81,7 +81,7 @@ def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
 def test_sums_by_index_and_small_products_are_c_functions():
     def function(rows, index, a, b):
         sums = sum_by_index(rows[..., ::2], index.T, 4), sum_by_index(rows[0], index[:, 1], 4)
-        return *sums, a[:2] @ b[:2], a @ b      # the last one lies before the others
+        return *sums, a[:2] @ b[:2], a @ b      # the last product is computed before the others
     given = (np.ones((2, 2, 5)), np.array([[0, 1], [1, 3]]), np.ones((8, 4, 2)), np.ones((8, 2, 4)))
     step = RecordedStep(function, (), "c")
     for found, wanted in zip(step(*given), function(*given), strict=True):
@@ -94,7 +94,7 @@ def test_sums_by_index_and_small_products_are_c_functions():
 
 @pytest.fixture
 def cache_folder(tmp_path, monkeypatch, unoptimized_compiler):
-    """The folder of compiled steps, which does not exist yet."""
+    """Return the path of the folder of compiled steps, which does not exist yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "npdl" / "steps"
 

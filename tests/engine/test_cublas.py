@@ -1,4 +1,4 @@
-"""npdl/engine/cublas.py: products in any layout, in TF32 where CuPy's setting says so."""
+"""npdl/engine/cublas.py multiplies arrays of any layout, in TF32 if CuPy's setting is TF32."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def test_product_of_any_layout_equals_numpy(gpu):
 
 @pytest.mark.parametrize("tf32", [False, True])
 def test_products_follow_cupys_tf32_setting(gpu, monkeypatch, tf32):
-    """CUPY_TF32=1 is CuPy's setting; a handle of npdl's own takes it over."""
+    """A handle of npdl uses TF32 if CuPy does (CUPY_TF32=1)."""
     linalg, asked = xp._module._core._routines_linalg, []
     kind = linalg.COMPUTE_TYPE_TF32 if tf32 else linalg.COMPUTE_TYPE_DEFAULT
     before = linalg.get_compute_type("f")
@@ -52,6 +52,6 @@ def test_products_follow_cupys_tf32_setting(gpu, monkeypatch, tf32):
         linalg.set_compute_type("f", before)
     modes = [given for name, *given in asked if name == "cublasSetMathMode"]
     assert modes == ([[handle.handle, cublas.TF32]] if tf32 else [])
-    # setting a stream takes the workspace away: that comes after it
+    # Setting a stream removes the workspace, so the workspace is set afterwards.
     names = [name for name, *_ in asked]
     assert names.index("cublasSetStream_v2") < names.index("cublasSetWorkspace_v2")

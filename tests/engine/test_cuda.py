@@ -1,5 +1,5 @@
-"""On a GPU, or an emulated one (tests/tools/cupy_on_cpu): a recorded step computes what the plain
-one computes on NumPy, and a CUDA graph gives the bits of its launches one by one."""
+"""A recorded step on a GPU, real or emulated (tests/tools/cupy_on_cpu), computes the same values as
+the plain step on NumPy. A CUDA graph computes the same bits as single launches of its kernels."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ pytestmark = needs_cupy
 NO_KERNELS = ("QuantLinear",)      # it unpacks bits
 QUICK = ("Embedding", "LSTMCell", "LayerNorm", "Linear", "MultiHeadAttention", "QuantLinear",
          "SequenceLoss")
-emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
+emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a GPU counts no events")
 
 
 def copy_arrays_to_host(layers, answers):
@@ -51,7 +51,7 @@ def test_every_layer_equals_its_plain_step(name, dtype):
 
 
 def make_batches(steps, shape=(4, 6)):
-    """(ids, targets, counted, lr, rng) of some steps, one of another shape."""
+    """Yield (ids, targets, counted, lr, rng) of some steps. The fourth has another shape."""
     rng = np.random.default_rng(3)
     for i in range(steps):
         ids, targets = rng.integers(0, 11, (2, 3 if i == 3 else shape[0], shape[1]))
@@ -59,7 +59,7 @@ def make_batches(steps, shape=(4, 6)):
 
 
 def train_recorded(make_optimizer, model, steps=6, after_step=lambda step: None, use_graphs=True):
-    """(losses, parameters and moments, step) of a recorded training on the chosen backend."""
+    """Return (losses, parameters and moments, step) of a recorded training."""
     optimizer = make_optimizer(model)
     step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
     step.recorded.target.captures, losses = use_graphs, []
@@ -121,11 +121,11 @@ def test_gpu_step_is_one_copy_and_one_graph(gpu):
     with cupy_on_cpu.record() as events:
         step(ids, targets, counted, lr=lr, rng=rng)
     asked = [event.kind for event in events if event.kind in ("copy", "graph", "launch", "product")]
-    assert asked == ["copy", "graph", "launch"]             # the last one copies the loss
+    assert asked == ["copy", "graph", "launch"]             # the launch copies the loss
 
 
 def test_graphs_leave_other_arrays_unchanged(gpu):
-    """Between the steps other arrays come and go; the graphs neither write nor read them."""
+    """Arrays are created and freed between the steps. The graphs neither write nor read them."""
     others = []
 
     def allocate_arrays(step):
@@ -140,7 +140,7 @@ def test_graphs_leave_other_arrays_unchanged(gpu):
 
 
 def test_an_interrupted_capture_leaves_the_step_usable(gpu):
-    """Ctrl-C during the second step, which is captured: nothing has changed, and it is repeated."""
+    """Ctrl-C during the second step, which is captured, changes nothing. The step is repeated."""
     wanted, state, _ = train_recorded(OPTIMIZERS["AdamW"], make_gpt("float64").to_backend(), 3)
     model = make_gpt("float64").to_backend()
     optimizer = OPTIMIZERS["AdamW"](model)
@@ -163,7 +163,7 @@ def test_an_interrupted_capture_leaves_the_step_usable(gpu):
 
 
 def test_changed_betas_are_used_and_wrong_ids_raise():
-    """Betas are a list whose entry changes; an id out of range raises the textbook's error."""
+    """Betas are a list whose entry changes. An id out of range raises the layer's error."""
     def run():
         model = make_gpt("float64")
         model = model if backend.is_host() else model.to_backend()
@@ -182,7 +182,7 @@ def test_changed_betas_are_used_and_wrong_ids_raise():
 
 
 def test_model_is_usable_between_steps_and_resumes(gpu):
-    """The state is in the model's own arrays: what other streams read is what the step wrote."""
+    """The step writes into the model's own arrays, and other streams read its results."""
     model = make_dropout_gpt().to_backend()
     optimizer = OPTIMIZERS["AdamW"](model)
     step, all_batches = compile_step(model, SequenceLoss(), optimizer), list(make_batches(7))

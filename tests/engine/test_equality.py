@@ -1,5 +1,5 @@
-"""A recorded step computes what the plain one computes: every layer, model, loss, optimizer and
-adapter of the one table of examples, with every option (--slow), on both targets."""
+"""A recorded step computes the same values as the plain step, on both targets: for the examples of
+every layer, model, loss and adapter (with --slow, for every option), and for every optimizer."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from npdl.losses import SequenceLoss
 from npdl.study.check.samples import find_layer_classes, make_sample_builders
 from npdl.study.trees import as_tuple, cast_tree, draw_upstream, leaves, map_leaves
 
-TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
+TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # relative to 1 + the largest entry
 STEPS = 3
 FEW = 2                     # examples of a layer that are compared by default
 QUICK_IN_C = ("Embedding", "LSTMCell", "LayerNorm", "ScaledDotAttention")
@@ -22,7 +22,7 @@ TARGETS = ["numpy", pytest.param("c", marks=needs_compiler)]
 
 
 def redraw_arrays(nested, rng):
-    """Other numbers in every float array, and every other array shuffled."""
+    """Return the structure with random values in float arrays, and with the others shuffled."""
     def redraw_leaf(leaf):
         if not isinstance(leaf, np.ndarray):
             return leaf
@@ -33,7 +33,7 @@ def redraw_arrays(nested, rng):
 
 
 def forward_and_backward(layers, inputs, options, douts):
-    """What several layers return: one recorded step, so that one compilation serves them all."""
+    """Return the results of several layers, so that one recorded step compiles them all."""
     found = []
     for layer, given, named, dout in zip(layers, inputs, options, douts, strict=True):
         outputs, cache = layer.forward(*given, **named)
@@ -42,7 +42,7 @@ def forward_and_backward(layers, inputs, options, douts):
 
 
 def collect_arrays(layers, answers):
-    """Every output and gradient, and the parameters that a forward changes."""
+    """Yield every output and gradient, and the frozen parameters, which a forward may change."""
     for layer, (outputs, dx) in zip(layers, answers, strict=True):
         yield from (array for _, array in leaves(outputs, "y"))
         yield from (array for _, array in leaves(as_tuple(dx), "dx"))
@@ -59,8 +59,8 @@ def assert_close(found, wanted, tolerance):
 
 
 def list_layer_cases():
-    """Each layer on the NumPy target in one dtype and in C in the other; by default, FEW examples
-    of it on the NumPy target, and a few layers in C, which is compiled first."""
+    """Yield cases of each layer: on the NumPy target in one dtype, and in C in the other. By default,
+    run FEW examples of each layer on the NumPy target, and only a few layers in C."""
     for i, name in enumerate(sorted(find_layer_classes())):
         dtypes = ("float64", "float32")[:: 1 - i % 2 * 2]
         for dtype, target in zip(dtypes, ("numpy", "c"), strict=True):
@@ -71,7 +71,7 @@ def list_layer_cases():
 
 
 def make_example_layers(name, dtype, max_count):
-    """(plain layers, their inputs and options, rng) of all examples of a class, or of a few."""
+    """Return (plain layers, their inputs, their options, rng) of the examples of a layer class."""
     try:
         samples = list(make_sample_builders(find_layer_classes()[name]).values())
     except npdl.errors.InputError:
@@ -87,7 +87,7 @@ def make_example_layers(name, dtype, max_count):
 
 
 def run_plain_steps(layers, inputs, options, rng, dtype):
-    """Yield the arguments and the answers of some plain steps; all but the first are random."""
+    """Yield (arguments, results) of some plain steps. All inputs but the first are random."""
     with np.errstate(all="ignore"):
         for i in range(STEPS):
             given = cast_tree(inputs if i == 0 else redraw_arrays(inputs, rng), dtype)
@@ -116,7 +116,7 @@ def make_gpt(dtype, blocks=1, **options):
 
 
 def make_step_pair(make_model, make_optimizer=optim.SGD, loss=None, max_norm=None, **settings):
-    """(two models with the same parameters, a plain step of one, a recorded step of the other)."""
+    """Return (two equal models, a plain step of the first, a recorded step of the second)."""
     loss = loss or SequenceLoss()
     models = [make_model(), make_model()]
     plain, recorded = map(make_optimizer, models)
@@ -138,7 +138,7 @@ def assert_same_parameters(models, tolerance=1e-12):
 
 OPTIMIZERS = {
     "SGD": lambda model: optim.SGD(model, momentum=0.9, weight_decay=0.1),
-    # eps is large: a gradient that is 0 but for rounding would otherwise move a parameter
+    # eps is large, so that a gradient of 0 with a rounding error does not change a parameter
     "Adam": lambda model: optim.Adam(model, weight_decay=0.1, eps=1e-3),
     "AdamW": lambda model: optim.AdamW(model, betas=(0.8, 0.95), eps=1e-3),
     "Muon": lambda model: optim.Muon(model, [name for name, p in model.params()
@@ -152,7 +152,7 @@ OPTIMIZERS = {
     pytest.param("float64", "c", marks=[needs_compiler, pytest.mark.slow])])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_training_equals_plain_training(name, dtype, target):
-    """Clipping, schedule, dropout, two shapes of batches, tied weights, padding."""
+    """The steps clip gradients, drop out, and have tied weights, padding and two batch shapes."""
     rng = np.random.default_rng(3)
     models, plain, step = make_step_pair(
         lambda: make_gpt(dtype, norm="pre", positions="learned", tied=True, dropout=0.2,
@@ -185,7 +185,7 @@ PREFIX_MODELS = {
     *(pytest.param(name, "token", 1, "c", marks=[needs_compiler, pytest.mark.slow])
       for name in PREFIX_MODELS)])
 def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
-    """Sequences of three tokens, so most prefixes are shared; and a batch in which few are."""
+    """Most prefixes are shared in the batches with three different tokens, and few in the last."""
     rng = np.random.default_rng(3)
     models, plain, step = make_step_pair(
         lambda: PREFIX_MODELS[name]("float64"), OPTIMIZERS["AdamW"], SequenceLoss("mean", average),
@@ -201,7 +201,7 @@ def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
 
 
 def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
-    """The numbers of rows are rounded up, and the added rows change nothing."""
+    """The engine rounds the number of rows up. The added rows change no result."""
     rng, sizes = np.random.default_rng(8), set()
     models, plain, step = make_step_pair(lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1),
                                          target="numpy", share_prefixes=True)
@@ -216,13 +216,13 @@ def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
     assert len(recordings) < len(sizes)
     products = [op for op in recordings[0].operations
                 if op.kind == "matmul" and op.output.shape[-1] == 6 != op.inputs[0].shape[0]]
-    assert len(products) == 1           # dx of all positions, after the sums over equal words
+    assert len(products) == 1           # dx is one product, after summing by token
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_embedding_matrix_is_multiplied_once(dtype, target):
-    """An LSTM reads more tokens than its vocabulary has."""
+    """A batch has more tokens than the vocabulary, so the whole matrix is multiplied first."""
     rng = np.random.default_rng(6)
     models, plain, step = make_step_pair(lambda: npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0),
                                          target=target)
@@ -232,11 +232,11 @@ def test_embedding_matrix_is_multiplied_once(dtype, target):
     assert_same_parameters(models, TOLERANCE[dtype])
     tables = [op for op in step.recorded.recordings[0].operations
               if op.kind == "matmul" and op.inputs[0].shape == (4, 5)]
-    assert len(tables) == 1                     # for all time steps
+    assert len(tables) == 1                     # one product for all time steps
 
 
 def grokking_step(model, loss, optimizer, grokfast, ids, targets, counted):
-    """A step of one's own: what the study of grokking adds between backward and update."""
+    """Train with the two changes of the gradients from the study of grokking."""
     model.zero_grad()
     logits, cache = model.forward(ids)
     value, c_loss = loss.forward(logits, targets, counted)
@@ -267,7 +267,7 @@ def test_custom_step_may_create_state_in_first_step(target):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_adapter_training_equals_plain_training(target):
-    """LoRA on a quantized GPT: only the adapters learn, and what only the frozen need is gone."""
+    """The GPT is quantized, and only its LoRA adapters are trained."""
     from npdl.adapt import add_lora, quantize_linears
 
     def make():

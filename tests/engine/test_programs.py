@@ -1,7 +1,7 @@
-"""Random programs of array operations: recorded and replayed, they compute what NumPy computes.
+"""Recorded programs of array operations compute the same values as NumPy.
 
-Layers use a small part of what can follow what. These programs mix maps, sums over any axes, views
-of any strides, writes into parts of arrays, and products, on shapes that group in many ways.
+Layers combine operations in only a few ways. Random programs mix elementwise functions, sums over
+axes, strided views, writes into parts of arrays, and products, with shapes that can be grouped.
 """
 
 import copy
@@ -22,12 +22,12 @@ TESTS = [np.less, np.greater_equal, np.equal]
 
 
 def shrink_values(x):
-    """Values near 1 in size, so that no program overflows; NaN stays NaN."""
+    """Return values between -1 and 1, so that no program overflows. NaN stays NaN."""
     return x / (1.0 + np.abs(x))
 
 
 def run_random_program(seed, state, x, y):
-    """A program of about 30 operations; what it does depends on the seed and on shapes alone."""
+    """Run about 30 operations, which depend only on the seed and on the shapes."""
     rng = np.random.default_rng(seed)
     values = [x, y, state]
 
@@ -118,7 +118,7 @@ Mode = Enum("Mode", "FAST SLOW")
 
 
 def make_state():
-    """Attributes: `h` and `c` are one array, and `items` is a list with an attribute."""
+    """Return an object. Its `h` and `c` are one array, and `items` is a list with an attribute."""
     class Items(list):
         factor = 1.0
     both, items = np.zeros((4, 3)), Items([np.ones(3)])
@@ -129,7 +129,7 @@ def make_state():
 
 
 def run_unusual_step(o, x, index):
-    """Aliases of attributes and of scalars, and operations that layers rarely use."""
+    """Use aliases of attributes and of scalars, and operations that layers rarely use."""
     total = first_total = x.sum()
     total += 1.0                                # a NumPy scalar: first_total stays the same
     y = x.copy()
@@ -188,7 +188,7 @@ def invert(o, x, index):
 
 @pytest.mark.parametrize("bad", [(np.ones((3, 3)), 0), (np.eye(3), 3)])
 def test_an_error_in_a_replay_leaves_what_a_plain_step_leaves(bad):
-    """A singular matrix, and an index that is out of range."""
+    """The errors are a singular matrix and an index out of range."""
     sides = [Cache(grad=np.ones((3, 3)), W=np.ones((3, 3)), steps=0) for _ in range(2)]
     step = RecordedStep(invert, (sides[1],), "numpy")
     for i in range(6):
@@ -212,7 +212,7 @@ def draw_into_array(o, rng, x):
 
 def read_shared_memory(o, rng, x):
     doubled = 2 * x[0]
-    total = o.windows.sum(1)                    # of o.memory
+    total = o.windows.sum(1)                    # the sums of a view of o.memory
     o.memory[...] = doubled
     return total
 
@@ -251,12 +251,12 @@ def test_in_c_a_sum_over_many_rows_is_as_exact_as_in_float64():
     for seed in range(3):
         x = 1000 + np.random.default_rng(seed).standard_normal((5000, 3), np.float32)
         wanted = x.sum(0, dtype=np.float64).astype(np.float32)
-        found = step(x)                         # the first call is NumPy's own sum in float32
+        found = step(x)                         # the first call runs plainly: NumPy sums in float32
         np.testing.assert_allclose(found, wanted, rtol=1e-6 if seed else 1e-3)
 
 
 def sum_rows_by_index(x, index):
-    """Sum the rows by index; NumPy's own function takes no negative index."""
+    """Sum the rows by index; raise an error for negative indices, as NumPy's function does."""
     if index.min() < 0:
         raise IndexError
     return functions.sum_by_index(x, index, 3)
@@ -293,7 +293,7 @@ def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_be
         return functions.softmax_backward(dy, y)
     recording = make_recording(step, *np.ones((2, 4000, 50)))
     assert len(recording.operations) > 10 and len(recording.lowered.groups) == 1
-    assert recording.lowered.nbytes == 4000 * 50 * 8      # of the result alone
+    assert recording.lowered.nbytes == 4000 * 50 * 8      # only the result needs memory
 
 
 @pytest.mark.parametrize("start", [0, 1])
@@ -351,7 +351,7 @@ def test_partial_or_shared_first_gradient_is_added(add):
 @pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.parametrize("target", TARGETS)
 def test_reversed_rows_are_not_one_group(target, monkeypatch):
-    """Row i of an array and row i of its reverse do not lie at the same place."""
+    """Row i of a reversed array is another row of the array, so the two have no common loop."""
     monkeypatch.setattr(numpy_target, "BLOCK", 5)
 
     def function(x):
@@ -366,8 +366,8 @@ def test_reversed_rows_are_not_one_group(target, monkeypatch):
 
 
 def test_guard_moves_first_with_movable_operations():
-    """The sum in place is needed for the guard, but `z` reads what was there before; and `u` is
-    overwritten in part, after an operation on the state that can't move."""
+    """The guard needs `t` after the addition in place, but `z` reads the old `t`. The second guard
+    needs `u`, which is partly overwritten, and which depends on an operation that can't move."""
     def function(total, x):
         total += 1.0
         t = x * 2.0
@@ -387,7 +387,7 @@ def test_guard_moves_first_with_movable_operations():
 @pytest.mark.parametrize("target", TARGETS)
 def test_near_matches_of_patterns_stay_correct(target):
     """Zeros to which no gradient is added; equal products of which one is changed; tables and
-    indices that lie in memory in other ways; functions with the name of an operation."""
+    indices with unusual strides; a function `where` with one argument."""
     def function(x, index, narrow, table):
         a, b, c = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
         a += 1.0

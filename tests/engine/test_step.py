@@ -1,5 +1,5 @@
-"""What a recorded step promises besides its numbers: guards, settings, randomness, interrupts,
-repeatability, and one line where it runs plainly."""
+"""Properties of a recorded step besides its values: guards, settings, random numbers, interrupts,
+repeatability, and a message of one line if the step can't be recorded."""
 
 import functools
 import gc
@@ -103,7 +103,7 @@ def scale_if_positive(W):
     (scale_if_positive, 2), (lambda W: W[W > 0].sum(), 4),
     (lambda W: np.sort(W)[np.nonzero(W > 0)].sum(), 4)])
 def test_what_the_step_has_written_is_restored_if_the_recording_does_not_fit(rest, most):
-    """A branch, or the shape of a selection, depends on the parameter that was changed before."""
+    """A branch, or the shape of a selection, depends on a parameter that the step has changed."""
     def function(W, rng, x):
         W += x + 0 * rng.random(x.shape)
         return rest(W)
@@ -138,10 +138,10 @@ def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
     assert len(step.recorded.recordings) == 8 and step.recorded.why_not is None
 
 
-# What runs plainly
+# Steps that run plainly
 
 class Squares(Layer):
-    """y = x W, and something that can't be recorded."""
+    """Compute y = unusual(x W), where `unusual` is a function of the test."""
 
     def __init__(self, unusual):
         self.W, self.unusual = Param(np.eye(3)), unusual
@@ -168,7 +168,7 @@ hold_object = (lambda owner: lambda y: y * owner.rate)(Cache(rate=2.0))
     (lambda y: np.clip(y, 0.0, 1.0, y), r"Unsupported: clip\(\) writes into an argument.*"),
     (lambda y: np.nan_to_num(y, copy=False), r"Unsupported: nan_to_num\(\) writes.*"),
     (lambda y: np.exp(y, where=y < 9, out=y), r"Unsupported: exp was called with where=.*"),
-    (hold_object, ".*has objects.*"),      # a setting of that object would be taken for a constant
+    (hold_object, ".*has objects.*"),      # a recording would miss changes of the object
     (lambda y: np.exp(y, where=np.eye(4, 3) > 0, out=y), r"Unsupported: exp was called with wh.*"),
     (lambda y: np.dot(y, np.eye(3), np.empty(y.shape)), r"Unsupported: dot\(\) writes into.*"),
     (lambda y: y + random.random() * 0, "it draws from the global random generator of .*"),
@@ -186,7 +186,7 @@ def test_unrecordable_step_runs_plainly_after_one_line(unusual, why, capsys):
 
 
 def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
-    """Its arrays would be taken for constants."""
+    """A recording would treat the arrays in the argument as constants."""
     cache = Cache(x=np.ones(3))
     step = RecordedStep(lambda model, given: model.forward(given.x)[0], (npdl.Tanh(),), "numpy")
     for value in range(3):
@@ -205,10 +205,10 @@ def test_a_step_inside_of_another_is_recorded_with_it():
 
 
 def test_a_failed_recording_leaves_state_and_generator_as_they_were():
-    """The plain step that follows starts from what was there before."""
+    """The plain step that follows starts from the old state."""
     class Last(Squares):
         def backward(self, dy, cache):
-            self.W.data[...] += 1.0             # as running statistics are written
+            self.W.data[...] += 1.0             # like running statistics
             np.asarray(dy)
             return super().backward(dy, cache)
 
@@ -259,7 +259,7 @@ def test_layers_that_keep_their_cache_in_self_are_recorded():
 
 @pytest.mark.parametrize("target", ["numpy", "auto"])
 def test_unusual_operations_are_recorded(target):
-    """Calls that npdl's own layers do not make."""
+    """npdl's layers don't call these functions in these ways."""
     def unusual(y):
         y = np.einsum("ij,kj->ik", y, y)[:, :3] + np.linalg.norm(y, axis=-1, keepdims=True)
         y = np.clip(y, -2, 2) + np.sort(y, -1) + y.std(0) + np.cumsum(y, 1) + np.float32(0.5)
@@ -269,7 +269,7 @@ def test_unusual_operations_are_recorded(target):
         y[[0, 1]] += y[[1, 0]]
         y[1:] += y[:-1]
         y[:, ::-1][...] = y.copy()
-        y.astype(y.dtype)[...] = 7.0                    # of a copy
+        y.astype(y.dtype)[...] = 7.0                    # writes into a copy
         y[:3, :3] += y[:3, :3].T
         np.add.at(y, (np.array([0, 0]), np.array([1, 1])), 1.0)
         np.maximum(y, -3, out=y)
@@ -295,15 +295,15 @@ def test_unusual_operations_are_recorded(target):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a gc callback
 @pytest.mark.parametrize("make", [make_gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
 def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
-    """Ctrl-C at random moments of recordings and replays, caught by the caller."""
+    """The test sends Ctrl-C at random moments of recordings and replays, and catches it."""
     model = make()
     loss, optimizer = SequenceLoss(), optim.AdamW(model)
-    step, rng, interrupted = compile_step(model, loss, optimizer, target="auto"), \
-        np.random.default_rng(0), 0
+    step = compile_step(model, loss, optimizer, target="auto")
+    rng, interrupted = np.random.default_rng(0), 0
     step(*make_batch(0), COUNTED)
     main = threading.main_thread().ident
     for i in range(32):
-        shape = (3, 5) if i % 4 else (2, 3 + i // 16)       # some are recorded
+        shape = (3, 5) if i % 4 else (2, 3 + i // 16)       # new shapes are recorded
         given = (*make_batch(i, shape), np.ones(shape, bool))
         timer = threading.Timer(rng.uniform(0, 0.06 if shape != (3, 5) else 0.006),
                                 signal.pthread_kill, (main, signal.SIGINT))
@@ -350,7 +350,7 @@ def test_two_threads_compute_the_step_of_one_and_repeat_bitwise():
                             max_norm=max_norm, threads=threads, target="numpy")
         losses, dropout = [], np.random.default_rng(9)
         for i in range(4):
-            ids, targets = make_batch(i, (5 if i < 3 else 1, 4))    # then fewer than threads
+            ids, targets = make_batch(i, (5 if i < 3 else 1, 4))    # later one sequence
             mask = np.random.default_rng(i).random(ids.shape) < 0.8
             losses.append(step(ids, targets, np.ones(ids.shape, bool), lr=0.01, key_mask=mask,
                                rng=dropout))
@@ -447,7 +447,7 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target):
     operations = step.recorded.recordings[0].operations
     assert sum(line.operations for line in lines) == len(operations)
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
-    products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of one
+    products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of the last
     assert products < sum(line.flop for line in lines) < 1.2 * products
     assert format_report(lines).count("\n") == min(len(lines), 30) + 1 + (len(lines) > 30)
 
@@ -497,7 +497,7 @@ def append_every_third_count(owner, x):
     lambda owner, x: setattr(owner, "mean", np.reshape(x, 3, copy=False) + 1),
     store_random_numbers, append_every_third_count])
 def test_step_that_assigns_attributes_stays_recorded(change):
-    """Only random numbers of NumPy's global generator need plain steps."""
+    """Only the step with NumPy's global generator runs plainly."""
     owners = [Squares(lambda y: y) for _ in range(2)]
     for owner in owners:
         owner.mean, owner.count, owner.items = 0.0, 0, []

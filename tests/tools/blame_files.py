@@ -1,4 +1,4 @@
-"""Run `blame` on the files of tests/study/mistakes: does it name the line, and is its fix right?
+"""Count how often `blame` names the line and the fix in the files of tests/study/mistakes.
 
     python -m tests.tools.blame_files               # the table of all files
     python -m tests.tools.blame_files b_lstm        # the full report for files with this prefix
@@ -23,13 +23,13 @@ from npdl.study.check.target import build_layer_and_inputs
 
 FOLDER = Path(__file__).parents[1] / "study" / "mistakes"
 MARK = "# correct: "
-# the name of a class with a backward, or f of f_forward
+# matches the name of a class with a backward, or the name f of a function f_forward
 LAYER = re.compile(r"^class (\w+)(?:.*\n(?=\s))*?.*\n    def backward|^def (\w+)_forward\(", re.M)
 
 
 @dataclass
 class Answer:
-    """The report of `blame` on a source with a mistake in line `line`, and the seconds it took."""
+    """The answer of `blame` for a source with a mistake in line `line`, and the seconds it took."""
 
     line: int
     report: object
@@ -101,7 +101,7 @@ def make_answer(text, line, folder):
     start = time.process_time()
     report = run_blame(text, folder)
     seconds, is_true = time.process_time() - start, None
-    if report.verified and REMAINS not in report.notes:     # it promises to correct everything
+    if report.verified and REMAINS not in report.notes:     # the fix should correct all gradients
         is_true = has_right_gradients(replace_line(text, report.line, report.fix), folder)
     return Answer(line, report, seconds, is_true)
 

@@ -1,4 +1,4 @@
-"""Run `blame` on mutants of npdl's layers: does it name the line, and is the verified fix right?
+"""Count how often `blame` names the line and the fix in mutants of npdl's layers.
 
     python -m tests.tools.blame_mutants                         # the table of a sample
     python -m tests.tools.blame_mutants --count 50

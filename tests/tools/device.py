@@ -20,7 +20,7 @@ TOTAL = 8 * 2**30           # bytes of memory that NumPy's device says it has
 
 
 def make_numpy_cupy_module():
-    """Return a module `cupy` with NumPy's functions. A copy to the device is a copy."""
+    """Return a module `cupy` with NumPy's functions. A copy to the device makes a copy."""
     cupy = types.ModuleType("cupy")
     cupy.__getattr__ = lambda name: getattr(np, name)
     cupy.__version__ = "0.0"
@@ -49,7 +49,7 @@ def explain_missing_device():
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")         # CuPy warns where it misses parts of CUDA
+        warnings.simplefilter("ignore")         # CuPy warns if parts of CUDA are missing
         try:
             with backend.using("cupy"):
                 return None
@@ -82,6 +82,6 @@ def cupy_or_numpy():
     with pytest.MonkeyPatch.context() as patch:
         if REASON is not None:
             for name in ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.special"):
-                patch.setitem(sys.modules, name, None)      # what was there is put back
+                patch.setitem(sys.modules, name, None)      # to be restored
             install_numpy_cupy()
         yield

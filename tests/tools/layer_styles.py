@@ -31,7 +31,7 @@ def make_source(name, style):
     if "backward" not in vars(cls) or "forward" not in vars(cls):
         return None
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    for node in ast.walk(tree):                         # docstrings are not needed
+    for node in ast.walk(tree):                         # remove docstrings
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]
     space = vars(inspect.getmodule(cls))

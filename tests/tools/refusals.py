@@ -10,7 +10,7 @@ def run_and_get_status(main, arguments):
 
 
 def check_refused(main, arguments, mentioned, capsys):
-    """Check that it ends with status 2, no output, and one line of errors with `mentioned`."""
+    """Check that `main` prints only one line of errors, with `mentioned`, and gives status 2."""
     status = run_and_get_status(main, arguments)
     shown = capsys.readouterr()
     assert status == 2 and not shown.out

@@ -19,7 +19,7 @@ def make_case_rng(case):
 
 @dataclass
 class Built:
-    """A case's layer with random parameters, its inputs, and the options of its forward."""
+    """The layer of a case with random parameters, its inputs, and the options of its forward."""
 
     case: Any
     layer: Any
@@ -51,7 +51,7 @@ class Built:
 
 
 def build(case):
-    """Return the Built of a case in float64, with random parameters, also gains and biases."""
+    """Return the Built of a case in float64. All parameters are random, even gains and biases."""
     layer, inputs, options = case.build(make_case_rng(case))
     layer = layer.astype("float64")
     randomise(layer, make_case_rng(case))

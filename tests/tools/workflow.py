@@ -1,6 +1,6 @@
 """Print the commands of a workflow in .github/workflows:  python -m tests.tools.workflow site
 
-Names of steps after it select these steps. So CI can run the commands of a workflow.
+To print only some steps, add their names. `.ci/run` runs the commands.
 """
 
 import re
