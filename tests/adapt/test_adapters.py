@@ -44,7 +44,7 @@ def test_merging_keeps_the_output(bits):
     adapters = merge_lora(model)
     np.testing.assert_allclose(model.forward(IDS)[0], wanted, atol=1e-12)
     plain = small_gpt().astype("float64")
-    plain.load_state_dict(model.state_dict())           # a model that knows no adapters
+    plain.load_state_dict(model.state_dict())           # a model without adapters
     np.testing.assert_allclose(plain.forward(IDS)[0], wanted, atol=1e-12)
     before = {name: adapter.A.data.copy() for name, adapter in adapters.items()}
     model.set_trainable(True)
@@ -82,7 +82,7 @@ def test_errors_leave_the_model_unchanged():
         assert "\n" not in str(caught.value)
     assert model.state_dict().keys() == state.keys()
     assert model.count_params() == sum(a.size for a in state.values())
-    model.classifier.W.data[0, 0] = np.nan              # the last map: all before it could be done
+    model.classifier.W.data[0, 0] = np.nan              # the last layer
     with pytest.raises(InputError):
         quantize_linears(model)
     assert model.count_params() == sum(a.size for a in state.values())

@@ -1,4 +1,4 @@
-"""The whole site, as its command builds it: once for all tests of it."""
+"""Build the whole site once for all tests."""
 
 import os
 import subprocess

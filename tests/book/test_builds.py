@@ -1,4 +1,4 @@
-"""A chapter in good form, and what must break its build."""
+"""A correct chapter, and mistakes that must stop its build."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""TeX read as equations, and evaluated: what holds, what does not, what is no equation."""
+"""Evaluate TeX: equations that hold, equations that don't, and TeX that is no equation."""
 
 import numpy as np
 import pytest

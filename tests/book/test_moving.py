@@ -1,4 +1,4 @@
-"""Pictures with sliders: what they show and what the page computes is what npdl computes."""
+"""Pictures with sliders show the same values that npdl computes."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The notebooks' first cell, and the wheel beside them."""
+"""The first cell of the notebooks, the wheel next to them, and their blanks."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The site, built: its links, its pages in a browser, for screen readers, its notebooks."""
+"""The finished site: its links, its pages in a browser, its accessibility, its notebooks."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_links_are_alive_and_nothing_comes_from_elsewhere(site):
     for name, text in pages.items():
         for tag, target in re.findall(r'<(\w+)\b[^>]*?\b(?:href|src)="([^"]+)"', text):
             url = urlsplit(target.replace("&amp;", "&"))
-            if url.scheme or url.netloc:                # a link one may follow; nothing is loaded
+            if url.scheme or url.netloc:                # a link to another site
                 assert tag == "a" or url.scheme == "data", f"{name} loads {target[:80]}"
                 continue
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path)))

@@ -1,4 +1,4 @@
-"""Dates in many forms: each as written by hand, and no text that could be two days."""
+"""Dates in many forms, compared with texts by hand. No text can mean two days."""
 
 import datetime
 

@@ -38,7 +38,7 @@ def test_the_stopping_rule_never_changes_the_result(power, ties):
         for first, second in zip(early.steps, late.steps, strict=False):
             assert first.kept == second.kept
         stopped += len(early.steps) < len(late.steps)
-    assert stopped > 2                                      # or the rule was not put to the test
+    assert stopped > 2                                      # otherwise the rule was not tested
 
 
 @pytest.mark.parametrize("power", [0.0, 0.7, -1.0])

@@ -27,7 +27,7 @@ def test_cache_is_allocated_once(make, monkeypatch):
     monkeypatch.setattr(language_models, "ROOM", 10)
     (found,) = greedy(make_scorer(make(), [1, 2, 3]), 10)
     assert len(found.tokens) == 10 and len(made) == 1
-    assert made[0].keys.shape[3] == 13 and made[0].filled == 12     # the last token has no follower
+    assert made[0].keys.shape[3] == 13 and made[0].filled == 12     # no token follows the last
     made.clear()
     monkeypatch.setattr(language_models, "ROOM", 1)
     again = greedy(make_scorer(make(), [1, 2, 3]), 10)
@@ -66,4 +66,4 @@ def test_single_sequence_uses_one_blas_thread(make):
     assert [set(each) for each in seen[:2]] == [{1}] * 2 and seen[2] == blas_threads() == before
     greedy(make_scorer(Llama(7, 512, 1, 4, 2, 1024), [1]), 1,
            on_token=lambda *_: seen.append(blas_threads()))
-    assert seen[-1] == before                                   # of large maps it has them all
+    assert seen[-1] == before                                   # large layers use all threads

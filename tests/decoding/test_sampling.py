@@ -1,4 +1,4 @@
-"""Sampling: temperature, top-k and top-p, and the frequencies of what is drawn."""
+"""Sampling: temperature, top-k and top-p, and the frequencies of the samples."""
 
 import math
 

@@ -59,8 +59,8 @@ def assert_close(found, wanted, tolerance):
 
 
 def list_layer_cases():
-    """Yield cases of each layer: on the NumPy target in one dtype, and in C in the other. By default,
-    run FEW examples of each layer on the NumPy target, and only a few layers in C."""
+    """Yield cases of each layer: on the NumPy target in one dtype, and in C in the other. By
+    default, FEW examples of each layer run on the NumPy target, and a few layers in C."""
     for i, name in enumerate(sorted(find_layer_classes())):
         dtypes = ("float64", "float32")[:: 1 - i % 2 * 2]
         for dtype, target in zip(dtypes, ("numpy", "c"), strict=True):

@@ -1,6 +1,5 @@
 """The benchmark: a tiny round and its table."""
 
-
 import pytest
 
 from experiments import bench

@@ -1,4 +1,4 @@
-"""The training scripts: the same run as train(), stopping and resuming, options, output."""
+"""The training scripts make the same run as train(). Stopping, resuming, options, output."""
 
 import signal
 import subprocess

@@ -1,5 +1,5 @@
-"""Devices without CuPy: what goes wrong is one line and exit status 2, from the script that a user
-starts; and the ways that a device alone takes compute the same."""
+"""Tests that need no CuPy: a script prints one line and exits with status 2 if there is no usable
+GPU, and the code for devices computes the same as the code for NumPy."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ class cuda:
         getDeviceCount = staticmethod(count)
 """
 TOO_OLD = "cudaErrorInsufficientDriver: CUDA driver version is insufficient"
-# What `import cupy` runs: (the module's text, what the message has to say).
+# {problem: (the source of a module cupy, a part of the message)}.
 PROBLEMS = {
     "missing": ("raise ModuleNotFoundError('No module named cupy')",
                 "CuPy is not installed; install cupy-cuda12x[ctk] or cupy-cuda13x[ctk]"),
@@ -99,7 +99,7 @@ def test_cupy_errors_are_converted_and_others_pass():
             with pytest.raises(foreign):
                 with backend.convert_cupy_errors():
                     raise foreign("not CuPy's")
-    with pytest.raises(ImportError):            # on NumPy no library of CUDA is missed
+    with pytest.raises(ImportError):            # NumPy's device needs no library of CUDA
         with backend.convert_cupy_errors():
             raise ImportError("libpng.so: cannot open shared object file")
 
@@ -107,7 +107,7 @@ def test_cupy_errors_are_converted_and_others_pass():
 @pytest.mark.parametrize(("model", "settings"), [
     row for row in MODELS if row[1]["engine"] == "plain"], ids=str)
 def test_device_code_paths_equal_host_training(model, settings):
-    """Where there is no CuPy, by NumPy; test_gpu.py has more."""
+    """NumPy takes the place of CuPy if CuPy is missing. test_gpu.py has more tests."""
     config = small_config(model, settings, dtype="float64")
     wanted = make_trained_trainer(config, 4)
     with device.cupy_or_numpy(), backend.using("cupy"):

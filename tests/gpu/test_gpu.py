@@ -1,6 +1,6 @@
-"""npdl on CuPy beside NumPy: on a card, or on an emulated one (tests/tools/cupy_on_cpu); skipped,
-with the reason, where there is neither. The first run takes some minutes: each kernel is compiled
-once and kept."""
+"""Compare npdl on CuPy with npdl on NumPy, on a GPU, real or emulated (tests/tools/cupy_on_cpu).
+If there is neither, the tests are skipped. The first run takes some minutes, because it compiles
+each kernel, and keeps it for the next runs."""
 
 import contextlib
 
@@ -34,7 +34,7 @@ from tests.tools.device_helpers import MODELS, small_config
 from tests.tools.trained import get_trainer_state, make_trained_trainer
 
 pytestmark = needs_cupy
-if REASON is not None:                          # hundreds of cases: not one by one
+if REASON is not None:                          # skip the hundreds of cases at once
     pytest.skip(str(REASON), allow_module_level=True)
 STEPS, CLOSE = 20, {"float32": 1e-4, "float64": 1e-9}
 ENGINES = PlainEngine, RecordedEngine
@@ -147,7 +147,7 @@ def test_gpu_run_loads_on_cpu_and_moves_back(tmp_path):
     config = Config(p=7, width=16, heads=2, steps=6, save_every=3, eval_first=1, eval_every=3,
                     backend="cupy")
     train(config, tmp_path / "run", quiet=True)
-    run = load_run(tmp_path / "run")            # on NumPy
+    run = load_run(tmp_path / "run")            # loads the run on NumPy
     ids = run.task.data.train.inputs
     logits, _ = run.model.forward(ids)
     with backend.using("cupy"):

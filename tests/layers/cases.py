@@ -1,6 +1,6 @@
-"""Gradient-check cases: every example of `npdl.study.check.examples`, and EDGES that it has no
-place for: masks that hide everything, NaN after a sequence's end, nothing that counts, layers in
-layers.
+"""Gradient-check cases: every example of `npdl.study.check.examples`, and the unusual inputs in
+EDGES: fully masked queries, NaN after the end of a sequence, losses without unmasked targets, and
+layers in layers.
 
     case(Linear, "no leading axis", (3, 2), (3,))       # Linear(3, 2, rng=rng) on a normal array
 
@@ -78,13 +78,13 @@ def strided(array):
 
 
 def is_composed(cls):
-    """Whether a class is made of layers that have cases of their own."""
+    """Return True if a class consists of layers that have cases of their own."""
     name = f"{cls.__module__}.{cls.__name__}"
     return name.startswith(COMPOSED) or name in STACKS
 
 
 def find_sample_builders(cls):
-    """Return {name: build(rng)} of a layer; none if one is missing, as test_gradcheck.py says."""
+    """Return {name: build(rng)} of a layer, or {} if one is missing (see test_gradcheck.py)."""
     try:
         return make_sample_builders(cls)
     except InputError:
@@ -98,14 +98,14 @@ def all_cases():
             for cls in npdl_layers() for what, build in find_sample_builders(cls).items()] + EDGES
 
 
-# Tokens, and which of them may be seen
+# Tokens, and masks that say which of them a query may attend to
 TOKENS = np.array([[0, 1, 2], [3, 1, 1]])
 MASK = FixedNoise(5)                                        # dropout's mask is the same every time
-SEEN = np.array([[True, True, True], [False, True, True]])          # a query sees nothing
-BLIND = np.array([[True, True, False], [False, False, False]])      # a sequence sees nothing
+SEEN = np.array([[True, True, True], [False, True, True]])          # a fully masked query
+BLIND = np.array([[True, True, False], [False, False, False]])      # a fully masked sequence
 HIDDEN = np.array([[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0]], bool)
 COUNTED = np.array([[True, True, False], [False, False, False], [True, False, False]])
-RAGGED = np.array([2, 4, 0, 4, 1])                          # unsorted, full, none, ties
+RAGGED = np.array([2, 4, 0, 4, 1])                          # unsorted; full, empty, equal
 AT = np.array([[0, 1], [3, 3]])                             # positions, some twice
 SMALL = {"d_model": 4, "num_layers": 1, "num_heads": 2, "multiplier": 2, "max_len": 4}
 

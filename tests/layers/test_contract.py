@@ -46,7 +46,7 @@ class Called:
         data = [param.data for _, param in built.layer.params()]
         self.kept = [(array, array.copy()) for array in given + data]
         for array in given:
-            array.flags.writeable = False               # a write is an error where it happens
+            array.flags.writeable = False               # writing raises an error
         self.outputs, self.cache = built.forward()
         self.values = {path: np.copy(a) for path, a in leaves(self.outputs)}
         self.gradients = built.compute_gradients(self.dout, self.cache)

@@ -13,8 +13,8 @@ CASES = all_cases()
 
 
 def is_slow_case(case):
-    """Return True for the first example of a layer, since every size is another in the second, and
-    for sizes of 1 and options of a composed layer, whose parts have theirs."""
+    """Return True for the first example of a layer, because all sizes differ in the second, and for
+    the options and the sizes of 1 of a composed layer, because its parts have such cases."""
     return case.what == ROW[0] or is_composed(case.layer_class) and (
         case.of_option or case.what == ROW[2])
 
@@ -22,8 +22,8 @@ def is_slow_case(case):
 @pytest.mark.parametrize("case", slow.mark_except(
     [str(case) for case in CASES if not is_slow_case(case)], CASES), ids=str)
 def test_gradients_agree_along_a_random_direction(case):
-    """All entries of an array show in its derivative along a random direction. A table with a
-    padding row is compared entry by entry, without this row."""
+    """The derivative along a random direction depends on all entries of an array. An embedding
+    matrix with a padding row is compared entry by entry, without this row."""
     check_gradients(case, entries=None if "padding_id" in case.what else 0)
 
 
@@ -45,4 +45,4 @@ def check_gradients(case, entries):
 
 @pytest.mark.parametrize("cls", npdl_layers(), ids=lambda cls: cls.__name__)
 def test_every_layer_has_examples(cls):
-    make_sample_builders(cls)                           # says what is missing, and where to put it
+    make_sample_builders(cls)                           # its error says what is missing

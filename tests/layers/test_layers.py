@@ -1,4 +1,4 @@
-"""Layers against values that were worked out by hand, and states that go on."""
+"""Layers against values that were computed by hand, and recurrent layers with a given state."""
 
 import math
 
@@ -82,7 +82,7 @@ def test_running_statistics_move_in_training_only():
     layer.forward(x)                                            # unbiased variances 2 and 200
     np.testing.assert_allclose(layer.running_mean.data, [0.5, 5])
     np.testing.assert_allclose(layer.running_var.data, [1.25, 50.75])
-    layer.astype("float64").forward(x)                          # a copy has its own
+    layer.astype("float64").forward(x)                          # a copy has its own statistics
     before = layer.state_dict()
     assert set(before) == {"gain", "bias", "running_mean", "running_var"}
     np.testing.assert_allclose(layer.running_mean.data, [0.5, 5])

@@ -1,5 +1,4 @@
-"""Losses without targets and of large logits. tests/exercises checks losses by hand."""
-
+"""Losses without unmasked targets. tests/exercises checks the values of losses."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Optimizers against PyTorch (chapter 14 has them by hand), decay, clipping, schedules."""
+"""Optimizers against PyTorch and against values by hand, weight decay, clipping, schedules."""
 
 import math
 
@@ -89,7 +89,7 @@ def test_clipping_by_hand():
     params = [param for _, param in model.params()]
     model.map.W.grad[0, 0], model.norm.bias.grad[2] = 3.0, 4.0
     assert float(clip_by_global_norm(params, 10.0)) == 5.0
-    assert model.map.W.grad[0, 0] == 3.0                # within: not a bit changes
+    assert model.map.W.grad[0, 0] == 3.0                # the norm is below the limit
     assert float(clip_by_global_norm(params, 1.0)) == 5.0
     assert model.norm.bias.grad[2] == pytest.approx(0.8, rel=1e-6)
     assert float(clip_by_global_norm(params, 2.0)) == pytest.approx(1.0, rel=1e-6)

@@ -1,4 +1,4 @@
-"""Parameters: frozen and tied ones, and how many models have.
+"""Frozen and tied parameters, and the numbers of parameters of models.
 
 (The layers of document 004 are counted in exercises/d004's claims.)
 """

@@ -1,4 +1,4 @@
-"""The shape comments in npdl's source are true whenever a case of the layers runs them.
+"""The shape comments in npdl's source are true in every case of the layers.
 
 A shape comment stands at the end of a line that assigns a name: the name, then its shape.
 
@@ -24,9 +24,9 @@ from tests.tools.running import build
 ROOT = Path(npdl.__file__).parent
 COMMENT = re.compile(r"[^#]*[^#\s]\s*#\s*([A-Za-z_]\w*)\s+(\([^()]*\)(?: or \([^()]*\))*)")
 DIMENSION = re.compile(r"\.\.\.|(\d+|\d*[A-Za-z])(\*\d*[A-Za-z])*")
-# No case of the layers calls the functions of these; npdl/engine's rows are no arrays.
+# The cases of the layers don't call these packages. The rows of npdl/engine are no arrays.
 OTHERS = ("engine", "decoding", "data", "study", "train")
-# `name` has one of the `shapes` once the assignment on the lines first..last has run.
+# After the assignment in the lines first to last, `name` has one of the `shapes`.
 ShapeComment = namedtuple("ShapeComment", "file first last name shapes")
 
 

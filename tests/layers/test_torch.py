@@ -1,7 +1,7 @@
-"""Compare every layer that PyTorch has with PyTorch's: outputs and gradients, in float64.
+"""Compare outputs and gradients of layers with those of PyTorch, in float64.
 
-Torch's side starts from npdl's own arrays as leaves, so autograd's gradients have npdl's names and
-shapes.
+PyTorch computes with tensors of npdl's arrays as leaves, so the gradients of autograd have npdl's
+names and shapes.
 """
 
 import numpy as np

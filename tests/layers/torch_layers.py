@@ -1,4 +1,4 @@
-"""What PyTorch computes for npdl's layers, of which test_torch.py compares outputs and gradients.
+"""Compute with PyTorch what npdl's layers compute, so that test_torch.py can compare them.
 
 Each function is given npdl's layer, {name: tensor} of its parameters in npdl's layout, and its
 inputs as tensors; it returns the outputs. The recurrent layers are in torch_recurrent.py.

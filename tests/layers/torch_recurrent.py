@@ -1,4 +1,4 @@
-"""What PyTorch computes for recurrent layers (see torch_layers.py)."""
+"""Compute with PyTorch what npdl's recurrent layers compute (see torch_layers.py)."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from npdl.layers.bidirectional import Bidirectional, BidirectionalStack
 from npdl.layers.gru import ResetAfterGRU, ResetAfterGRUCell
 from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
-# Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
+# The index of npdl's gate for each gate of torch: r, z, n of the GRU; i, f, g, o of the LSTM.
 ORDER = {RNNCell: [0], GRUCell: [1, 0, 2], ResetAfterGRUCell: [1, 0, 2], LSTMCell: [0, 1, 3, 2]}
 # torch's update gate keeps the old state: it is sigmoid(-a) where document 002 has sigmoid(a).
 SIGN = {RNNCell: [1], GRUCell: [1, -1, 1], ResetAfterGRUCell: [1, -1, 1], LSTMCell: [1, 1, 1, 1]}

@@ -1,6 +1,6 @@
-"""The code of courses that gradcheck reads (docs/conventions.md), and what it asks about.
+"""gradcheck reads the conventions of many courses (docs/conventions.md), or asks a question.
 
-What is not compared is never called right.
+It never says that an array is right without comparing it.
 """
 
 from dataclasses import dataclass
@@ -171,7 +171,7 @@ def test_a_class_is_checked_with_all_its_parameters(cls, inputs, rows):
 
 
 def rnn_cell_forward(xt, a_prev, parameters):
-    """As deeplearning.ai has it: a dict of parameters, and a prediction besides the state."""
+    """Like deeplearning.ai: a dict of parameters, and a prediction besides the state."""
     a_next = np.tanh(parameters["Wax"] @ xt + parameters["Waa"] @ a_prev)
     yt = 1 / (1 + np.exp(-parameters["Wya"] @ a_next))
     return a_next, yt, (a_next, a_prev, xt, parameters)
@@ -199,7 +199,7 @@ def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
 
 
 def test_a_forward_may_keep_running_statistics_in_a_dict():
-    """As CS231n's batchnorm_forward(x, gamma, beta, bn_param) does."""
+    """Like batchnorm_forward(x, gamma, beta, bn_param) of CS231n."""
     def forward(x, bn_param):
         mean = bn_param.get("running_mean", np.zeros(4))
         bn_param["running_mean"] = 0.9 * mean + 0.1 * x.mean(0)
@@ -263,7 +263,7 @@ def test_the_gradient_of_a_state_has_the_structure_of_the_state(make_dstate, rig
 
 
 class MisplacedGradient(Attributes):
-    """Leaves the gradient of b where nobody looks."""
+    """Stores the gradient of b in an unknown place."""
 
     def backward(self, dout):
         dx = super().backward(dout)

@@ -1,4 +1,4 @@
-"""docs/debugging.md: its file runs, and its session is what pdb says."""
+"""docs/debugging.md: its program runs, and pdb prints its session."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Homework folders: what is handed out, and its tests at home."""
+"""Homework folders: the files for students, and the tests that students run."""
 
 import ast
 import os

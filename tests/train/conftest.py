@@ -22,7 +22,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def get_run(tmp_path_factory):
-    """get_run(name): the folder of the trained run with these SETTINGS, only to be read."""
+    """Return get_run(name), which returns the folder of a trained run. Don't change the folder."""
     root = tmp_path_factory.mktemp("runs")
     (root / "play.txt").write_text(PLAY)
 
@@ -38,7 +38,7 @@ def get_run(tmp_path_factory):
 
 @pytest.fixture
 def copy_run(get_run, tmp_path):
-    """copy_run(name): a copy of get_run(name) to change."""
+    """Return copy_run(name), which returns a copy of get_run(name) that a test may change."""
     return lambda name: shutil.copytree(get_run(name), tmp_path / name)
 
 

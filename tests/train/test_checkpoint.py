@@ -1,4 +1,4 @@
-"""A checkpoint is read exactly as it was saved, or refused; a failed save leaves the old one."""
+"""A checkpoint loads exactly as it was saved, or not at all. A failed save keeps the old one."""
 
 import errno
 import hashlib

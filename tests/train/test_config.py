@@ -1,4 +1,4 @@
-"""Settings: a class for each task; the files of earlier versions stay valid."""
+"""Settings: a class for each task, and config files of earlier versions, which stay valid."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def test_a_file_of_an_earlier_version_is_read():
     """It has settings of arithmetic in a text's file, and one that npdl no longer has."""
     old = {**Config().to_json(), "compute": "shared", "symmetric": False, "text": "b",
            "sha256": "c", "block": 16, "characters": "ab", "eval_batches": 3}
-    del old["engine"], old["init"]                              # which came later
+    del old["engine"], old["init"]                              # newer settings
     config = Config.from_json(old)
     assert (config.text, config.block, config.steps, config.clip) == ("b", 16, 10001, 1.0)
     assert (config.engine, config.init) == ("recorded", "torch")

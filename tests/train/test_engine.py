@@ -1,4 +1,4 @@
-"""Engines: each makes the same updates."""
+"""All engines make the same updates."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Fine-tuning a run with LoRA and QLoRA: what is trained, resuming, what is refused."""
+"""Fine-tuning a run with LoRA and QLoRA: trainable parameters, resuming, invalid options."""
 
 import shutil
 

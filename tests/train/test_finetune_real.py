@@ -1,4 +1,4 @@
-"""Fine-tuning a real model's folder: run folders, resuming, merging, refusals."""
+"""Fine-tuning the folder of a real model: run folders, resuming, merging, invalid options."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Continuing a prompt from a run folder: every method, past the window, and refusals."""
+"""Continuing a prompt with the model of a run: all methods, long texts, invalid options."""
 
 import io
 
@@ -20,7 +20,7 @@ SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "b
 
 @pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])
 def test_full_window_is_cut_to_half_for_real_models(kind, computed, monkeypatch):
-    """It recomputes half a window now and then; a run's model recomputes all of it each time."""
+    """The model sometimes recomputes half of the window, and a run's model all of it each time."""
     class Words:
         encode_prompt = encode = staticmethod(lambda text: [1, 2, 3])
 
@@ -91,7 +91,7 @@ def test_several_prompts_are_continued_one_after_the_other(get_run, capsys):
 
 @pytest.mark.parametrize("said", [["hi", "and then"], []], ids=["arguments", "lines"])
 def test_a_chat_remembers_what_was_said(said, monkeypatch, capsys):
-    """Each prompt follows the turns before it; without prompts, lines are read from stdin."""
+    """Each prompt follows the earlier turns. Without prompts, lines are read from stdin."""
     heard = []
 
     class Words:

@@ -1,4 +1,4 @@
-"""Metrics: records are appended line by line, read back, and cut off where a run resumes."""
+"""Metrics are appended line by line, read back, and cut off at the step where a run resumes."""
 
 import json
 

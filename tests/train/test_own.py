@@ -1,4 +1,4 @@
-"""Optimizers, schedules, models and tasks of one's own, in runs, sweeps, curves and tables."""
+"""Custom optimizers, schedules, models and tasks in runs, sweeps, curves and tables."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""A run in its folder: what it holds, resuming, stopping, divergence, and who may work in it."""
+"""A run and its folder: files, resuming, stopping, divergence, and the lock of the folder."""
 
 import functools
 import json

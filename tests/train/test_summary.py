@@ -1,4 +1,4 @@
-"""The summary of a run against numbers worked out by hand, its tables and its picture."""
+"""The summary of a run against values by hand, its tables and its picture."""
 
 import json
 import math

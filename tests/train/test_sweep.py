@@ -1,4 +1,4 @@
-"""Sweeps: each run once, with the same results alone, together, on dask and after a stop."""
+"""Sweeps make each run once. Parallel runs, dask and a stop don't change the results."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Encoder-decoders that translate dates: training, resuming, decoding, what is refused."""
+"""Encoder-decoders that translate dates: training, resuming, decoding, invalid options."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Small random models as people have them on disk: folders and GGUF files."""
+"""Write small random models to disk: folders and GGUF files."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def change_settings(folder, **changes):
 
 
 def write_gguf(path, folder, kind="F32", divisors=None):
-    """The llama of a folder as a GGUF file: neighbours of W_Q and W_K turned together.
+    """Write the Llama of a folder as a GGUF file, in which RoPE rotates neighbouring entries.
 
     `divisors` are the array that scales the rotary frequencies of Llama 3.1 and later.
     """

@@ -1,4 +1,4 @@
-"""Parameters to and from PyTorch's names and layouts."""
+"""Convert parameters to and from PyTorch's names and layouts."""
 
 import numpy as np
 import pytest

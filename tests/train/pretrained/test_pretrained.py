@@ -1,4 +1,4 @@
-"""Model folders and GGUF files: what is read, how, and what goes back."""
+"""Reading model folders and GGUF files, and writing model folders."""
 
 import json
 import mmap

@@ -1,4 +1,4 @@
-"""Damaged, hostile and unsupported model folders: one clear line, status 2, and no memory."""
+"""Damaged, hostile and unsupported model folders give one line and status 2, and fill no memory."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Safetensors files: the same as the package's, mapped or read, and damage in one line."""
+"""Safetensors files agree with the package safetensors. Damaged files give one line."""
 
 import json
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The tokenizers of model folders: GPT-2's own tables, odd texts, a token at a time."""
+"""The tokenizers of model folders: GPT-2's tables, unusual texts, decoding token by token."""
 
 import json
 import shutil

@@ -1,7 +1,7 @@
-"""Llama, Qwen2 and GPT-2 beside `transformers`: logits, every gradient, generation.
+"""Compare Llama, Qwen2 and GPT-2 with `transformers`: logits, all gradients, generation.
 
-Its models are made small and random, saved to a folder and read from it. In float64 its rotary
-turns and RMSNorms still compute in float32; there they are replaced by the same in float64.
+The models are small and random. transformers saves them to a folder, and npdl reads it. In float64,
+RoPE and RMSNorm of transformers compute in float32, so the tests replace them.
 """
 
 import importlib.util
@@ -86,7 +86,7 @@ def load_model_pair(name, folder, dtype):
     config = getattr(transformers, f"{kind}Config")(**options)
     theirs = transformers.AutoModelForCausalLM.from_config(config)
     for what, param in theirs.named_parameters():
-        if param.ndim == 1:                                 # gains of 1 and biases of 0 hide much
+        if param.ndim == 1:                                 # gains and biases
             torch.nn.init.normal_(param, float("bias" not in what), 0.3)
     theirs = theirs.to(getattr(torch, dtype)).eval()
     for module in theirs.modules() if dtype == "float64" else ():
