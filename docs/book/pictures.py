@@ -36,7 +36,7 @@ def render_picture(name, caption):
         text = file.read_text(encoding="utf-8")
         text = text if file.suffix == ".html" else fill_in_values(text, record)
         return drawing.add_label(text, caption)
-    return drawing.as_svg(globals()[f"draw_{name}"], *filter(None, [record]), label=caption)
+    return drawing.as_svg(globals()[f"draw_{name}"], *([record] if record else []), label=caption)
 
 
 # -- of layers ---------------------------------------------------------------------------------

@@ -33,7 +33,12 @@ BYTES = np.array([[100, 120, 200, 250]], "uint8")
 NORMS = npdl.BatchNorm(6), npdl.GroupNorm(6, 2), npdl.InstanceNorm(6)
 HUGE = (1e20 * make_rng(4).standard_normal((7, 6, 11))).astype("float32")
 HALVES = np.array([[0.7, 0.2, 0.1]], "float16")
-STEPS = make_rng(1).standard_normal((2, 6, 3))
+STEPS, LINEAR = make_rng(1).standard_normal((2, 6, 3)), Linear(2, 2)
+
+
+class Mine(npdl.Layer):
+    def __init__(self):
+        self.params = {"W": np.ones(2)}         # hides the method params()
 
 
 def y_of(layer, *inputs):
@@ -198,19 +203,15 @@ REFUSED = [                                     # (call, what the message says)
     (lambda: npdl.blame(object(), np.ones(3)), "object is not a layer; give an instance"),
     (lambda: npdl.Param(np.ma.masked_array(np.ones(3), [True, False, False])), "no mask"),
     (lambda: Linear(3, 2).astype("float16"), "float16"),
-    (lambda: make_sample_builders(type("Mine", (npdl.Layer,), {})),
-     "Mine has 0 examples in EXAMPLES of npdl/study/check/ex"),
-    (lambda: type("Mine", (npdl.Layer,), {
-        "__init__": lambda self: setattr(self, "params", {"W": np.ones(2)})})(),
-     "give the attribute another name"),
+    (lambda: make_sample_builders(Mine), "Mine has 0 examples in EXAMPLES of npdl/study/check/ex"),
+    (Mine, "give the attribute another name"),
     (lambda: quantize(np.ones((2, 2)), 3, "nf4"), "give bits = 4"),
     (lambda: sweep([], "nowhere", jobs=0), "jobs = 0"),
-    (lambda: (lambda model: compile_step(
-        model, CrossEntropy(), SGD(model), target="fortran"))(Linear(2, 2)),
+    (lambda: compile_step(LINEAR, CrossEntropy(), SGD(LINEAR), target="fortran"),
      "choose one of: auto, c, numpy"),
-    *((lambda optimizer=optimizer: compile_step(Linear(2, 2), CrossEntropy(), optimizer),
+    *((lambda optimizer=optimizer: compile_step(LINEAR, CrossEntropy(), optimizer),
        r"of this model; .* AdamW\(model\)") for optimizer in (SGD(Linear(2, 2)), SGD)),
-    (lambda: compile_step(Linear(2, 2), "mse", SGD(Linear(2, 2))), "got str; give a model and"),
+    (lambda: compile_step(LINEAR, "mse", SGD(LINEAR)), "got str; give a model and"),
     (lambda: Dates(0), "r_train = 0"), (lambda: Dates(1.5), "r_train = 1.5"),
     (lambda: DateWords().encode(""), "0 characters"),
     (lambda: DateWords().encode("3" * 40), "40 characters"),

@@ -243,10 +243,10 @@ def test_versions_of_engine_and_libraries_are_collected():
 
 def test_engine_digest_depends_on_files_that_compute_steps_only(tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "ROOT", tmp_path)
-    digest, digests = versions.compute_engine_digest.__wrapped__, []
-    for name in ("", "data/text.py", "study/step.py", "data/text.py"):
+    compute_digest = versions.compute_engine_digest.__wrapped__
+    digests = [compute_digest()]
+    for name in ("data/text.py", "study/step.py", "data/text.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        if name:
-            (tmp_path / name).write_text(f"x = {len(digests)}\n")
-        digests.append(digest())
+        (tmp_path / name).write_text(f"x = {len(digests)}\n")
+        digests.append(compute_digest())
     assert digests[1] == digests[2] and len(set(digests)) == 3 and len(digests[0]) == 12

@@ -60,7 +60,7 @@ def test_training_uses_teacher_forcing_on_training_days(model):
 @pytest.mark.slow
 @every_model
 def test_measured_accuracy_equals_greedy_decoding(model, monkeypatch):
-    """And so does a beam of one."""
+    """A beam search with one hypothesis finds the same dates as greedy decoding."""
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
     config = make_tiny_config(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
     trainer = make_trained_trainer(config, 160)
