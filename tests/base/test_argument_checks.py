@@ -2,8 +2,7 @@
 
 Each gradient-check case has a layer and valid inputs. These tests change one array of the inputs,
 or of the upstream gradient. The layer must raise an InputError, or else compute the outputs of the
-same numbers in the usual dtype, and gradients with the right shapes. A layer without a case fails
-in test_gradcheck.py.
+same numbers in the usual dtype, and gradients with the right shapes.
 """
 
 import functools
@@ -125,7 +124,7 @@ def is_unclear(message):
 @pytest.mark.parametrize("name", slow.mark_except(ELEMENTARY, CASES))
 def test_changed_inputs_raise_or_keep_their_meaning(name, request):
     """Change each array alone, and all float arrays at once, because a product of bytes is a byte.
-    (All arrays at once are not changed to float16, in which products of large numbers overflow.)"""
+    (The latter is left out for float16, in which the products of large numbers overflow.)"""
     bad, cases = [], cases_of_all_inputs(name)
     for case in cases if request.config.getoption("--slow") else cases[:1]:
         arrays = arrays_by_leaf(forward_arguments(build(case)))

@@ -81,7 +81,7 @@ def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
 def test_sums_by_index_and_small_products_are_c_functions():
     def function(rows, index, a, b):
         sums = sum_by_index(rows[..., ::2], index.T, 4), sum_by_index(rows[0], index[:, 1], 4)
-        return *sums, a[:2] @ b[:2], a @ b      # the last product is computed before the others
+        return *sums, a[:2] @ b[:2], a @ b      # products of two and of eight matrices
     given = (np.ones((2, 2, 5)), np.array([[0, 1], [1, 3]]), np.ones((8, 4, 2)), np.ones((8, 2, 4)))
     step = RecordedStep(function, (), "c")
     for found, wanted in zip(step(*given), function(*given), strict=True):
