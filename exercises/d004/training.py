@@ -142,9 +142,8 @@ def solve_two_seed_tables(say, step, answer, check, claim):
             ("A", "it is, up to the interval between evaluations: from the best training accuracy "
                   "to the best validation accuracy", ""),
             ("L", "it is not: it is the difference of the steps at which two losses are lowest, "
-                  "and the training loss decreases until the end", "; but A_val = 0.9979, and no "
-                                                                   "model generalises before it "
-                                                                   "memorises")):
+                  "and the training loss decreases until the end",
+             "; but A_val = 0.9979, and no model generalises before it memorises")):
         delays = ", ".join(f"{row[name]} for the {model}" for model, row in DELAYS.items())
         claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {statement}.", "that delay",
               ours, judge(all(row[name] > 0 for row in DELAYS.values())),

@@ -64,8 +64,7 @@ def test_ties_are_ordered_by_tokens():
     tree = Tree({"b": (0.5, {"x": 0.25, "y": 0.75}), "a": (0.25, {"x": 0.5, "y": 0.5})},
                 probabilities=True)
     result = beam_search(tree, 4, 2)
-    words = [" ".join(tree.words(h)) for h in result.finished]
-    assert words == ["b y", "a x", "a y", "b x"]
+    assert [" ".join(tree.words(h)) for h in result.finished] == ["b y", "a x", "a y", "b x"]
     narrow = beam_search(tree, 2, 2).steps[-1]
     assert [" ".join(tree.words(h)) for h in narrow.kept] == ["b y", "a x"]
     assert [" ".join(tree.words(h)) for h in narrow.pruned] == ["a y", "b x"]
@@ -82,13 +81,14 @@ def test_full_beam_replaces_finished_hypotheses():
 
 
 def test_search_without_finished_hypotheses():
-    tree = Tree({"a": (0.6, {"a": 0.5}), "b": 0.4}, vocab=["</s>", "a", "b"], probabilities=True)
+    tree = Tree({"a": [0.6, {"a": 0.5}], "b": 0.4}, vocab=["</s>", "a", "b"], probabilities=True)
     short = beam_search(tree, 2, 1, eos=0)
     assert not short.finished and short.best.tokens == (1,) and not short.best.complete
     assert short.reason == "max_len" and short.steps[0].bound == -math.inf
     dead = beam_search(tree, 2, 9, eos=0)
     assert dead.best is None and dead.reason == "empty"
     assert exhaustive_search(tree, 9, eos=0).best is None
+    assert beam_search(tree, 2, 9, eos=(0, 2)).best.tokens == (2,)      # "b" is an end token, too
 
 
 def test_score_bound_is_tight():

@@ -76,6 +76,7 @@ def random_walk_scores(scorer, rng, steps):
     for _ in range(steps):
         count = int(rng.integers(1, 5))
         parents, tokens = rng.integers(0, len(rows), count), rng.integers(0, V, count)
+        scorer.advance(state, parents, (tokens + 1) % V)        # leaves `state` as it is
         rows, state = scorer.advance(state, parents, tokens)
         found.append(rows)
     return found

@@ -30,7 +30,9 @@ def test_filter_probabilities_by_hand():
 def test_samples_have_the_models_frequencies():
     tree = Tree({"a": (0.2, {"a": 0.5, "b": 0.5}), "b": (0.7, {"a": 1.0}), "c": 0.1},
                 probabilities=True)
-    found = sample(tree, 2, rng=0, count=20000)
+    drawn = [[] for _ in range(20000)]
+    found = sample(tree, 2, 0, count=20000, on_token=lambda i, token: drawn[i].append(token))
+    assert [list(hypothesis.tokens) for hypothesis in found] == drawn
     assert found == sample(tree, 2, rng=0, count=20000) != sample(tree, 2, rng=1, count=20000)
     share = {"aa": 0.1, "ab": 0.1, "ba": 0.7, "c": 0.1}
     counts = {word: 0 for word in share}

@@ -1,6 +1,5 @@
 """Compare npdl on CuPy with npdl on NumPy, on a GPU, real or emulated (tests/tools/cupy_on_cpu).
-If there is neither, the tests are skipped. The first run takes some minutes, because it compiles
-each kernel, and keeps it for the next runs."""
+The first run takes some minutes, because it compiles each kernel and keeps it."""
 
 import contextlib
 

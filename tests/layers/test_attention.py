@@ -23,7 +23,7 @@ def test_a_float_mask_is_added_to_the_scores():
 # Padding
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_source_padding_has_no_effect(norm):
+def test_source_padding_has_no_effect_and_targets_are_causal(norm):
     """Check that a padded source gives the same logits as the shorter source."""
     rng = np.random.default_rng(1)
     model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8, norm=norm, dtype="float64")
@@ -35,4 +35,4 @@ def test_source_padding_has_no_effect(norm):
     encoder, decoder, cross = attentions(c_padded)
     assert encoder.shape == (2, 2, 2, 5, 5) and decoder.shape == (2, 2, 2, 4, 4)
     np.testing.assert_allclose(cross[..., :3], attentions(c_plain)[2], atol=1e-12)
-    assert not cross[..., 3:].any() and not encoder[..., 3:].any()
+    assert not (cross[..., 3:].any() or encoder[..., 3:].any() or np.triu(decoder, 1).any())

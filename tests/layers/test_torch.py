@@ -1,7 +1,6 @@
 """Compare outputs and gradients of layers with those of PyTorch, in float64.
 
-PyTorch computes with tensors of npdl's arrays as leaves, so the gradients of autograd have npdl's
-names and shapes.
+The leaves of autograd are npdl's arrays, so its gradients have npdl's names and shapes.
 """
 
 import numpy as np
