@@ -101,6 +101,7 @@ VALUES = {                                      # name: (found, wanted, relative
     "targets in float16 are summed in the dtype of the logits": (
         lambda: loss_gradient(SoftCrossEntropy(), np.zeros((1, 3), "f4"), HALVES)[0],
         HALVES.astype("f8").sum() / 3 - HALVES, 1e-6),
+    "large logits": (lambda: y_of(CrossEntropy(), np.array([[1e4, 0]]), np.array([1])), 1e4, 1e-9),
     "a new padding row is 0": (lambda: Embedding(2, 3, padding_id=1).W.data[1], [0, 0, 0], 0),
     "uint8 lengths": (lambda: lstm_outputs(np.array([1, 6], "uint8")),
                       lambda: lstm_outputs([1, 6]), 1e-14),

@@ -1,5 +1,4 @@
-"""With NumPy alone, or in a browser, the engine, the study tools and trained models work. Training
-says which packages are missing."""
+"""With NumPy alone, or in a browser, npdl works, and training says which packages are missing."""
 
 import os
 import subprocess
