@@ -114,6 +114,15 @@ def test_random_program_equals_numpy(seed, target, monkeypatch):
     assert step.why_not is None and len(step.recordings) == 1
 
 
+def test_a_sum_over_an_axis_of_length_1_is_computed_in_blocks(monkeypatch):
+    monkeypatch.setattr(numpy_target, "BLOCK", 5)
+    def function(x):
+        return (x * 2.0).sum(1) + 1.0
+    step, x = RecordedStep(function, (), "numpy"), np.arange(24.0).reshape(6, 1, 4)
+    np.testing.assert_array_equal(step(x), function(x))
+    assert step.why_not is None and len(step.recordings[0].lowered.calls) > 6
+
+
 Mode = Enum("Mode", "FAST SLOW")
 
 
@@ -150,7 +159,8 @@ def run_unusual_step(o, x, index):
             small != -100, small < 300, index < 2**70, 1 / np.abs(-0.0 * np.abs(x)),
             index * o.count, x.astype(">f8") * 2.0, x * (2.0 if o.mode is Mode.FAST else 3.0),
             x * o.items.factor + o.items[0] + [1, 2, 3], np.concatenate([x[:0], x[:0]]),
-            np.stack([x[0], [1.0, 2.0, 3.0]]), np.where(index, index, -1), (x > 0) ** 2, np.ones(2))
+            np.stack([x[0], [1.0, 2.0, 3.0]]), np.where(index, index, -1), (x > 0) ** 2,
+            np.ones_like(x), np.ones(2))
 
 
 @pytest.mark.usefixtures("unoptimized_compiler")

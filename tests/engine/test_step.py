@@ -288,6 +288,19 @@ def test_unusual_operations_are_recorded(target):
     assert step.recorded.why_not is None
 
 
+def test_a_linear_layer_multiplies_each_embedding_once():
+    models, plain, step = make_step_pair(lambda: npdl.Sequential(
+        npdl.Embedding(3, 4, dtype="float64"), npdl.Linear(4, 5, dtype="float64")),
+        npdl.AdamW, CrossEntropy())
+    for _ in range(3):
+        ids, targets = np.random.default_rng(0).integers(0, 3, (2, 16))
+        np.testing.assert_allclose(step(ids, targets), plain(ids, targets), rtol=1e-12)
+    assert_same_parameters(models)
+    operations = step.recorded.recordings[0].operations
+    assert [op.inputs[0].shape for op in operations if op.kind == "matmul"] == [
+        (3, 4), (4, 3), (3, 5)]                         # not (16, 4): a row for each of 3 tokens
+
+
 # Interrupts, memory and threads
 
 @pytest.mark.slow
