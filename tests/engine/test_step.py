@@ -3,6 +3,7 @@ repeatability, and a message of one line if the step can't be recorded."""
 
 import functools
 import gc
+import itertools
 import random
 import re
 import signal
@@ -450,15 +451,17 @@ def test_unsplittable_model_or_loss_raises(model, loss):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_profile_counts_each_operation_once_and_changes_nothing(target):
+def test_a_profile_counts_each_operation_once_and_changes_nothing(target, monkeypatch):
     """The batch is so large that the NumPy target computes it block by block."""
+    monkeypatch.setattr(time, "perf_counter", itertools.count().__next__)   # each call takes 1 s
     model, rng = npdl.MLP([64, 64, 3], rng=1), np.random.default_rng(0)
     step = compile_step(model, CrossEntropy(), npdl.AdamW(model), target=target)
     step(rng.standard_normal((2048, 64), np.float32), rng.integers(0, 3, 2048))
     before = [p.data.copy() for _, p in model.params()]
     lines = profile(step.recorded, repeats=1)
-    operations = step.recorded.recordings[0].operations
-    assert sum(line.operations for line in lines) == len(operations)
+    recording = step.recorded.recordings[0]
+    assert sum(line.operations for line in lines) == len(recording.operations)
+    assert sum(line.seconds for line in lines) == pytest.approx(len(recording.lowered.calls))
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
     products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of the last
     assert products < sum(line.flop for line in lines) < 1.2 * products
