@@ -14,8 +14,13 @@ import os
 import sys
 
 from exercises import course
-from npdl.__main__ import run_until_output_closes
-from npdl.cli.console import Help, OneLineParser, checked_path_text, run_guarded
+from npdl.cli.console import (
+    Help,
+    OneLineParser,
+    checked_path_text,
+    run_guarded,
+    run_until_output_closes,
+)
 from npdl.errors import InputError
 
 

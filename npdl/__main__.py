@@ -4,11 +4,15 @@ Slow modules are imported only after `prepare_script`, because Ctrl-C then print
 """
 
 import importlib
-import os
 import sys
 
 from npdl import __version__
-from npdl.cli.console import OneLineParser, prepare_script, run_guarded
+from npdl.cli.console import (
+    OneLineParser,
+    prepare_script,
+    run_guarded,
+    run_until_output_closes,
+)
 
 # name: (help, module, function that adds the arguments, function that runs the command)
 COMMANDS = {
@@ -80,23 +84,6 @@ def _describe_unknown_command(name):
     similar = difflib.get_close_matches(name, COMMANDS, 1)
     return f"{problem}; " + (f"did you mean {similar[0]}?" if similar
                              else f"give one of: {', '.join(COMMANDS)}")
-
-
-def run_until_output_closes(run, options):
-    """Run a command and return its exit status.
-
-    If the output is closed early, as by `head`, return `options.status` if the command has set it,
-    and otherwise 0.
-    """
-    try:
-        status = run(options)
-        sys.stdout.flush()
-        return status or 0
-    except BrokenPipeError:
-        null_device = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null_device, sys.stdout.fileno())
-        os.close(null_device)
-        return getattr(options, "status", 0)
 
 
 if __name__ == "__main__":

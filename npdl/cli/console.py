@@ -147,6 +147,21 @@ def run_guarded(prog, function):
     return BAD
 
 
+def run_until_output_closes(run, options):
+    """Run a command and return its exit status.
+
+    If the output is closed early, as by `head`, return `options.status` if the command has set it,
+    and otherwise 0.
+    """
+    try:
+        status = run(options)
+        sys.stdout.flush()
+        return status or 0
+    except BrokenPipeError:
+        _flush_or_discard(sys.stdout)
+        return getattr(options, "status", 0)
+
+
 def describe_missing_packages():
     """Return a message about missing packages of the extra `train`, or "" if none is missing."""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]

@@ -27,7 +27,7 @@ class Diverged(Exception):
     """A value in a replay differs from the recorded one, so the recording can't be used."""
 
 
-def raise_uncopied(recorded, protocol):
+def refuse_copy(recorded, protocol):
     """Raise Unsupported if the module copy or pickle copies an array, a number or a generator."""
     raise Unsupported("an array, a number or a generator of the step was copied by the module copy "
                       "or by pickle; copy arrays with x.copy(), and don't copy generators")
@@ -41,7 +41,7 @@ class Recorded:
 
     __slots__ = ()
     __hash__ = None
-    __reduce_ex__ = raise_uncopied
+    __reduce_ex__ = refuse_copy
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         return self.recorder.record_ufunc(ufunc, method, inputs, options)
@@ -159,7 +159,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 class RecordedGenerator:
     """A random generator whose draws are operations: every replay draws from `generator` again."""
 
-    __reduce_ex__ = raise_uncopied
+    __reduce_ex__ = refuse_copy
 
     def __init__(self, recorder, generator):
         self.recorder, self.generator = recorder, generator
