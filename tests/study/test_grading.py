@@ -153,17 +153,20 @@ def test_folders_zips_and_canvas_files_are_graded_and_notebooks_are_not(tmp_path
         "deep_assignsubmission_file/a/linear.py": RIGHT, "text/linear.py.txt": "", "notes.txt": "",
         "deep_assignsubmission_onlinetext/.venv/linear.py": "", "empty/linear.txt": "",
         "twice/a/linear.py": RIGHT, "twice/b/linear.py": "other", "book/a.ipynb": "{}",
-        "archive/a.RAR": "", "broken.zip": b"PK", "doejane_LATE_12345_678901_linear-1.py": RIGHT})
+        "archive/a.RAR": "", "broken.zip": b"PK", "doejane_LATE_12345_678901_linear-1.py": RIGHT,
+        "doejane_54321_678902_linear-1.py": "print("})
     with zipfile.ZipFile(folder / "zipped.zip", "w") as archive:
         archive.writestr("work\\linear.py", RIGHT)
         archive.writestr("__MACOSX/linear.py", "")
     found = grade_submissions(folder, Grader({"Linear": LINEAR}, SEALED), tmp_path / "grades")
     points = {name: str(sum_grades(grades)) for name, grades in found.items()}
-    assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
+    assert {name for name, said in points.items() if said == FULL} == {
+        "deep", "doejane_12345", "zipped"}
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     for name, file in (("book", "a.ipynb"), ("archive", "a.RAR"), ("text", "linear.py.txt")):
         assert f"linear.py is missing; {file} is not graded; ask for linear.py" in points[name]
-    assert points["empty"] == "0 of 5" and "can't be read as a zip" in points["broken"]
+    assert points["empty"] == points["doejane_54321"] == "0 of 5"
+    assert "can't be read as a zip" in points["broken"]
 
 
 def test_large_files_zips_and_links_are_not_read(tmp_path):
@@ -218,6 +221,7 @@ def test_the_last_line_names_submissions_that_cannot_be_graded(homework_folder, 
     (["class/ada", "--homework", "homework", "--out", "new"], "is not a folder with submissions"),
     (["homework", "--homework", "homework"], "give FOLDER, which has the submissions"),
     (["class", "--homework", "homework", "--out", "homework"], "is not an empty folder"),
+    (["class", "--homework", "homework", "--gradescope", "new.zip"], "leave out FOLDER and --out"),
 ])
 def test_bad_folders_give_one_error_line_and_status_2(
         homework_folder, monkeypatch, capsys, given, words):

@@ -66,6 +66,9 @@ def run(options):
 def _run_grade_command(options):
     exercises, _ = read_homework(options.homework)
     if options.gradescope:
+        if options.folder or options.grades:
+            raise InputError("--gradescope writes an autograder and grades nothing; leave out "
+                             "FOLDER and --out")
         write_autograder(options.gradescope, options.homework)
         print(f"{options.gradescope.removesuffix('.zip')}.zip is written; choose the base image "
               "Ubuntu 24.04 at Gradescope")
