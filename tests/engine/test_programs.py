@@ -5,6 +5,7 @@ axes, strided views, writes into parts of arrays, and products, with shapes that
 """
 
 import copy
+import threading
 from enum import Enum
 
 import numpy as np
@@ -130,11 +131,14 @@ def make_state():
     """Return an object. Its `h` and `c` are one array, and `items` is a list with an attribute."""
     class Items(list):
         factor = 1.0
+
+        def multiply(self, x):
+            return x * self.factor
     both, items = np.zeros((4, 3)), Items([np.ones(3)])
     items.factor = 2.0
     return Cache(h=both, c=both, best=np.ones((4, 3)), now=np.zeros((4, 3)), kept=None, count=1,
                  table=np.arange(9.0).reshape(3, 3), square=np.eye(3), mode=Mode.FAST, items=items,
-                 seen=np.zeros((4, 3), bool))
+                 multiply=items.multiply, rates={"old": 2.0}, seen=np.zeros((4, 3), bool))
 
 
 def run_unusual_step(o, x, index):
@@ -155,12 +159,18 @@ def run_unusual_step(o, x, index):
     o.count += 1
     rows, small = o.table[index], index.astype("uint8")
     np.matmul(x[:3], o.square, out=o.square)
+    np.put(y, [0, 5], 2.0)
+    y[0].fill((0 * x).sum().item() + (0 * x).tolist()[0][0] + int(0 * index[0]))
     return (total, first_total, y, before, after, old, rows @ x.T, rows.T @ x[index % 4],
             small != -100, small < 300, index < 2**70, 1 / np.abs(-0.0 * np.abs(x)),
-            index * o.count, x.astype(">f8") * 2.0, x * (2.0 if o.mode is Mode.FAST else 3.0),
-            x * o.items.factor + o.items[0] + [1, 2, 3], np.concatenate([x[:0], x[:0]]),
-            np.stack([x[0], [1.0, 2.0, 3.0]]), np.where(index, index, -1), (x > 0) ** 2,
-            np.ones_like(x), np.ones(2))
+            index * o.count * sum(o.rates.values()), x.astype(">f8") * 2.0,
+            x * (2.0 if o.mode is Mode.FAST else 3.0), o.multiply(x) + o.items[0] + [1, 2, 3],
+            np.concatenate([x[:0], x[:0]]), np.stack([x[0], [1.0, 2.0, 3.0]]),
+            np.where(index, index, -1), (x > 0) ** 2, x**3, x @ x[0], x[0] @ x.T,
+            np.divmod(x, 0.5)[1], x.astype(np.result_type(x, np.float32)), ~(x > 0),
+            np.maximum(x > 0, x < 1), np.minimum(x > 0, x < 1), np.equal(x > 0, True),
+            np.where(x > 0, np.nan, x), np.where(x > 0, x, -np.inf), np.zeros_like(x, subok=False),
+            np.take_along_axis(x, index % 4, None), np.ones_like(x), np.ones(2))
 
 
 @pytest.mark.usefixtures("unoptimized_compiler")
@@ -172,9 +182,11 @@ def test_unusual_step_equals_numpy_and_writes_into_no_array_of_the_caller(target
     given = batches.copy()
     with np.errstate(all="ignore"):
         for i, x in enumerate(batches):
-            if i == 6:                          # a reset, and a count of another type
+            if i == 6:                          # a reset, a count of another type, another key
                 plain.h = recorded.h = zeros
                 plain.count = recorded.count = 0.5
+                for o in (plain, recorded):
+                    o.rates["new"] = o.rates.pop("old") + 1
             index = rng.integers(-3, 3, 7)
             found, wanted = step(x, index), run_unusual_step(plain, x, index)
             names = "h", "c", "now", "square", "seen"
@@ -231,6 +243,12 @@ def read_shared_memory(o, rng, x):
     (draw_into_array, "no new array"), (read_shared_memory, "share memory"),
     (lambda o, rng, x: copy.deepcopy(rng).random(3) + rng.random(3), "copied by the module copy"),
     (lambda o, rng, x: x + o.rng.rand(3), "generator of the type RandomState"),
+    (lambda o, rng, x: x + (o.lock is None), "has a lock, which can't be copied"),
+    (lambda o, rng, x: x + len(o.names), "of dtype object, which can't be copied"),
+    (lambda o, rng, x: rng.normal(x), "got an array as an argument"),
+    (lambda o, rng, x: x + (rng.bit_generator is None), "attribute bit_generator of a random"),
+    (lambda o, rng, x: (x * 1j).imag, "returned the dtype complex128"),
+    (lambda o, rng, x: x + len(np.array_repr(x)), "array_repr returned 'array"),
     (lambda o, rng, x: {"cache": Cache(x=x), "sum": x.sum()}, "returns a Cache"),
     (lambda o, rng, x: x.sum(0), "a MaskedArray")])
 def test_a_step_that_a_replay_cannot_repeat_runs_plainly(function, why):
@@ -238,7 +256,8 @@ def test_a_step_that_a_replay_cannot_repeat_runs_plainly(function, why):
     for _ in range(2):
         memory = np.zeros(3)
         windows = np.lib.stride_tricks.sliding_window_view(memory, 2)
-        attributes = {"memory": memory, "windows": windows, "rng": np.random.RandomState(0)}
+        attributes = {"memory": memory, "windows": windows, "rng": np.random.RandomState(0),
+                      "lock": threading.Lock(), "names": np.array([None])}
         sides.append(Cache(**{name: attributes[name] for name in function.__code__.co_names
                               if name in attributes}))
     step = RecordedStep(function, (sides[1],), "numpy", lines.append)
