@@ -170,7 +170,8 @@ def run_unusual_step(o, x, index):
             np.divmod(x, 0.5)[1], x.astype(np.result_type(x, np.float32)), ~(x > 0),
             np.maximum(x > 0, x < 1), np.minimum(x > 0, x < 1), np.equal(x > 0, True),
             np.where(x > 0, np.nan, x), np.where(x > 0, x, -np.inf), np.zeros_like(x, subok=False),
-            np.take_along_axis(x, index % 4, None), np.ones_like(x), np.ones(2))
+            np.take_along_axis(x[0], index % 3, None), functions.sum_by_index(
+                x.astype(">f8"), index[:4] % 3, 3), np.ones_like(x), np.ones(2))
 
 
 @pytest.mark.usefixtures("unoptimized_compiler")

@@ -24,10 +24,11 @@ from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError, WeightedCrossEntropy
 from tests.engine import test_equality
-from tests.engine.test_equality import TARGETS, assert_same_parameters
+from tests.engine.test_equality import TARGETS, assert_same_parameters, needs_compiler
 
 make_step_pair = functools.partial(test_equality.make_step_pair, target="numpy")
 make_gpt = functools.partial(test_equality.make_gpt, "float64")
+make_lstm = functools.partial(npdl.LSTMLM, 11, 6, 1, 8, rng=1)
 COUNTED = np.ones((3, 5), bool)
 
 
@@ -302,12 +303,29 @@ def test_a_linear_layer_multiplies_each_embedding_once():
         (3, 4), (4, 3), (3, 5)]                         # not (16, 4): a row for each of 3 tokens
 
 
+@pytest.mark.usefixtures("unoptimized_compiler")
+@pytest.mark.parametrize(("make", "target", "most"), [
+    (make_gpt, "numpy", (671, 671, 464_000)), (make_lstm, "numpy", (542, 542, 46_976)),
+    pytest.param(make_gpt, "c", (671, 104, 165_184), marks=needs_compiler),
+    pytest.param(make_lstm, "c", (542, 107, 27_904), marks=needs_compiler)])
+def test_a_step_has_no_more_operations_calls_and_memory_than_before(make, target, most):
+    """An operation may also not lose its place in a group, and no guard may follow a write."""
+    model = make()
+    step = compile_step(model, SequenceLoss(), optim.AdamW(model), max_norm=1.0, target=target)
+    step(*make_batch(0, (16, 5)), np.ones((16, 5), bool))
+    (recording,) = step.recorded.recordings
+    lowered = recording.lowered
+    found = len(recording.operations), len(lowered.calls), lowered.nbytes
+    assert all(n <= limit for n, limit in zip(found, most, strict=True)), found
+    assert not recording._backups               # the arrays that a failed guard restores
+
+
 # Interrupts, memory and threads
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a gc callback
-@pytest.mark.parametrize("make", [make_gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
+@pytest.mark.parametrize("make", [make_gpt, make_lstm])
 def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
     """The test sends Ctrl-C at random moments of recordings and replays, and catches it."""
     model = make()
