@@ -13,6 +13,7 @@ import pytest
 import npdl
 from npdl.engine import CompilerError, RecordedStep, c_build, c_math, compile_step
 from npdl.engine.c_module import HEAD
+from npdl.engine.c_source import GroupSource
 from npdl.functions import sum_by_index
 from npdl.losses import SequenceLoss, SquaredError
 from tests.tools import slow
@@ -90,6 +91,14 @@ def test_sums_by_index_and_small_products_are_c_functions():
     pairs = zip(lowered.calls, lowered.call_operations, strict=True)
     compiled = [ops[0].kind for call, ops in pairs if isinstance(call.func, ctypes._CFuncPtr)]
     assert compiled.count("sum_by_index") == 2 and compiled.count("matmul") == 2
+
+
+def test_an_elementwise_group_is_one_loop_and_a_row_reduction_has_a_loop_over_rows():
+    for function, count in ((lambda x: np.exp(x[:2]) + 1.0, 1), (lambda x: x.sum(-1), 2)):
+        step = RecordedStep(function, (), "numpy")
+        step(np.ones((6, 4, 5)))
+        (group,) = step.recordings[0].lowered.groups
+        assert GroupSource("g", group).text.count("for (") == count
 
 
 @pytest.fixture

@@ -134,11 +134,12 @@ def make_state():
 
         def multiply(self, x):
             return x * self.factor
-    both, items = np.zeros((4, 3)), Items([np.ones(3)])
+    both, items, memory = np.zeros((4, 3)), Items([np.ones(3)]), bytearray(48)
     items.factor = 2.0
     return Cache(h=both, c=both, best=np.ones((4, 3)), now=np.zeros((4, 3)), kept=None, count=1,
                  table=np.arange(9.0).reshape(3, 3), square=np.eye(3), mode=Mode.FAST, items=items,
-                 multiply=items.multiply, rates={"old": 2.0}, seen=np.zeros((4, 3), bool))
+                 multiply=items.multiply, rates={"old": 2.0}, seen=np.zeros((4, 3), bool),
+                 left=np.frombuffer(memory, count=3), right=np.frombuffer(memory, offset=24))
 
 
 def run_unusual_step(o, x, index):
@@ -159,6 +160,7 @@ def run_unusual_step(o, x, index):
     o.count += 1
     rows, small = o.table[index], index.astype("uint8")
     np.matmul(x[:3], o.square, out=o.square)
+    o.left += x[0]                              # `left` and `right` lie side by side
     np.put(y, [0, 5], 2.0)
     y[0].fill((0 * x).sum().item() + (0 * x).tolist()[0][0] + int(0 * index[0]))
     return (total, first_total, y, before, after, old, rows @ x.T, rows.T @ x[index % 4],
@@ -171,7 +173,7 @@ def run_unusual_step(o, x, index):
             np.maximum(x > 0, x < 1), np.minimum(x > 0, x < 1), np.equal(x > 0, True),
             np.where(x > 0, np.nan, x), np.where(x > 0, x, -np.inf), np.zeros_like(x, subok=False),
             np.take_along_axis(x[0], index % 3, None), functions.sum_by_index(
-                x.astype(">f8"), index[:4] % 3, 3), np.ones_like(x), np.ones(2))
+                x.astype(">f8"), index[:4] % 3, 3), o.left - o.right, np.ones_like(x), np.ones(2))
 
 
 @pytest.mark.usefixtures("unoptimized_compiler")
@@ -300,7 +302,8 @@ def sum_rows_by_index(x, index):
     (sum_rows_by_index, "numpy"), pytest.param(sum_rows_by_index, "c", marks=needs_compiler)])
 def test_a_replayed_look_up_checks_its_indices(look_up, target):
     step, x = RecordedStep(look_up, (), target), np.arange(9.0).reshape(3, 3)
-    for index in ([1, 0, 1], [0, 1, 2], [2, 2, 0], [0, 3, 1], [0, -4, 1], [-1, -3, 2], [1, 1, 1]):
+    for index in ([1, 0, 1], [0, 1, 2], [2, 2, 0], [0, 3, 1], [0, -4, 1], [-1, -3, 2], [-1, -2, 1],
+                  [1, 1, 1]):
         index = np.array(index)
         try:
             wanted = look_up(x, index)

@@ -19,7 +19,7 @@ from npdl import optim
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.engine import RecordedStep, compile_step, training_step
-from npdl.engine.profile import format_report, profile
+from npdl.engine.profile import Line, format_report, profile
 from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError, WeightedCrossEntropy
@@ -481,9 +481,18 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target, monkey
     assert sum(line.operations for line in lines) == len(recording.operations)
     assert sum(line.seconds for line in lines) == pytest.approx(len(recording.lowered.calls))
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
-    products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of the last
-    assert products < sum(line.flop for line in lines) < 1.2 * products
+    (dW,) = (line for line in lines if "rows.T @ dy_rows" in line.text)
+    assert (dW.operations, dW.flop) == (2, 2 * 2048 * 64 * (64 + 3)) and dW.seconds == 2
+    assert dW.bytes == 4 * (2048 * (64 + 64 + 64 + 3) + 64 * (64 + 3))
     assert format_report(lines).count("\n") == min(len(lines), 30) + 1 + (len(lines) > 30)
+
+
+def test_a_report_lists_the_costs_of_lines_and_their_sums():
+    lines = [Line(re.__file__, 1, 2, 0.003, 4_000_000, 8_000_000, {0, 3}),
+             Line(re.__file__, 2, 3, 0.001, 0, 500_000, {1})]
+    assert [line.split() for line in format_report(lines, 1).splitlines()[1:]] == [
+        "re/__init__.py:1 2 3.000 75.0% 4.00 8.00 0 +1 #".split(), "1 other lines 3 1.000".split(),
+        "all 5 4.000 4.00 8.50 in 3 calls".split()]
 
 
 def test_steps_in_threads_do_not_disturb_each_other():
