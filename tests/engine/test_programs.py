@@ -15,7 +15,6 @@ from npdl import functions
 from npdl.core import Cache
 from npdl.engine import RecordedStep, numpy_target
 from tests.engine.test_equality import TARGETS, needs_compiler
-from tests.tools import slow
 
 MAPS = [np.exp, np.tanh, np.negative, np.square, np.abs, np.sign, np.sqrt, np.log]
 PAIRS = [np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.divide]
@@ -78,8 +77,25 @@ def run_random_program(seed, state, x, y):
         a = pick_array(3)
         return np.concatenate([a, shrink_values(a), a[:, :1]], 1) if a.shape[1] < 9 else a[:, :3]
 
+    def look_up():
+        a = pick_array(3)
+        index = (a[..., 0] > 0.1).astype(int)
+        index -= 2 * rng.integers(2)                # 0 and 1, or -2 and -1
+        if min(a.shape[0], a.shape[-1]) < 2:
+            return a
+        return [lambda: a[index[0]], lambda: a[:, 0][index], lambda: a[index.T[0], :1],
+                lambda: functions.sum_by_index(a, index % 3, 3)[None],
+                lambda: functions.subtract_one_hot(a, index),
+                lambda: np.take_along_axis(a, index[..., None], 2)][rng.integers(6)]()
+
+    def cast():
+        a = pick_array(3)
+        return [lambda: a.astype(np.float32).astype(a.dtype), lambda: (a > 0) * a,
+                lambda: ((a > 0.1) | ~(a < 0.5)) * 0.5, lambda: np.cumsum(a, 1),
+                lambda: a.sum(1, keepdims=True, dtype=np.float64) + a][rng.integers(5)]()
+
     makers = [apply_map, combine_pair, combine_pair, reduce_axes, apply_where, take_view,
-              write_part, multiply, concatenate]
+              write_part, multiply, concatenate, look_up, cast]
     for _ in range(30):
         made = makers[rng.integers(len(makers))]()
         if 0 < made.size < 4000:
@@ -91,7 +107,7 @@ def run_random_program(seed, state, x, y):
 
 @pytest.mark.usefixtures("unoptimized_compiler")
 @pytest.mark.parametrize("target", [*TARGETS, "blocks"])
-@pytest.mark.parametrize("seed", slow.mark_except("01234", range(12)))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_program_equals_numpy(seed, target, monkeypatch):
     """With "blocks", the NumPy target splits even these small arrays into blocks of rows."""
     if target == "blocks":
