@@ -180,7 +180,7 @@ def run_unusual_step(o, x, index):
     np.put(y, [0, 5], 2.0)
     y[0].fill((0 * x).sum().item() + (0 * x).tolist()[0][0] + int(0 * index[0]))
     return (total, first_total, y, before, after, old, rows @ x.T, rows.T @ x[index % 4],
-            small != -100, small < 300, index < 2**70, 1 / np.abs(-0.0 * np.abs(x)),
+            small != -100, small < 300, index < 2**63, index < 2**70, 1 / np.abs(-0.0 * np.abs(x)),
             index * o.count * sum(o.rates.values()), x.astype(">f8") * 2.0,
             x * (2.0 if o.mode is Mode.FAST else 3.0), o.multiply(x) + o.items[0] + [1, 2, 3],
             np.concatenate([x[:0], x[:0]]), np.stack([x[0], [1.0, 2.0, 3.0]]),
