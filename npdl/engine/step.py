@@ -27,6 +27,10 @@ from npdl.engine.training import training_step
 from npdl.errors import InputError
 
 MOST_RECORDINGS = 8         # of a step; after more failed guards, the step is no longer recorded
+CHANGED_VALUES = ("the operations of the step depend on a value that changes from call to call, "
+                  "for example in an `if` or in float(x)")
+CHANGED_ATTRIBUTES = ("each call gives an attribute another type or shape, or changes the items of "
+                      "a list, tuple or dict, such as a list that gets longer")
 
 
 def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
@@ -85,6 +89,7 @@ class RecordedStep:
         self.target = make_target(target, self.print_note)
         self.recordings, self.varying, self.why_not = [], set(), None
         self._diverged, self._unusable = 0, 0       # recordings after a Diverged; unusable in a row
+        self._why_unusable = CHANGED_VALUES
 
     def __call__(self, *arguments):
         if self.why_not is not None:
@@ -109,14 +114,8 @@ class RecordedStep:
 
         `diverged` is True if a recording for this key exists, but its replay has failed.
         """
-        if self._unusable > MOST_RECORDINGS:
-            self._stop_recording("each call gives an attribute another type or shape, or changes "
-                                 "the items of a list, tuple or dict, such as a list that gets "
-                                 "longer")
-            return self.run_without_recording(arguments)
-        if diverged and self._diverged > MOST_RECORDINGS:
-            self._stop_recording("the operations of the step depend on a value that changes from "
-                                 "call to call, for example in an `if` or in float(x)")
+        if self._unusable > MOST_RECORDINGS or diverged and self._diverged > MOST_RECORDINGS:
+            self._stop_recording(self._why_unusable)
             return self.run_without_recording(arguments)
         recorder = Recorder()
         state, python_state = np.random.get_state(), random.getstate()
@@ -142,11 +141,14 @@ class RecordedStep:
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         if recording.lowered is None:
             self._unusable += 1
+            if not recording.mirror.keeps_structure:
+                self._why_unusable = CHANGED_ATTRIBUTES
             np.random.set_state(state)
             random.setstate(python_state)
             # The step may keep an argument in an attribute. So it gets copies, as in a recording
             return self.run_without_recording(map_arrays(arguments, np.array))
         self._diverged, self._unusable = self._diverged + diverged, 0
+        self._why_unusable = CHANGED_VALUES
         return recording.answer
 
     def run_without_recording(self, arguments):

@@ -303,6 +303,17 @@ def test_in_c_a_sum_over_many_rows_is_as_exact_as_in_float64():
         np.testing.assert_allclose(found, wanted, rtol=1e-6 if seed else 1e-3)
 
 
+@needs_compiler
+@pytest.mark.usefixtures("unoptimized_compiler")
+def test_in_c_a_number_that_is_rounded_differently_is_the_reason_for_plain_steps():
+    lines = []
+    step = RecordedStep(lambda x: x / float((np.exp(x)**2).sum()), (), "c", lines.append)
+    for seed in range(30):
+        x = np.random.default_rng(seed).standard_normal((400, 30))
+        np.testing.assert_array_equal(step(x), x / (np.exp(x)**2).sum())
+    assert "in float(x)" in lines[0]
+
+
 def sum_rows_by_index(x, index):
     """Sum the rows by index; raise an error for negative indices, as NumPy's function does."""
     if index.min() < 0:
