@@ -11,9 +11,10 @@ record, and the results would be constants in all replays.
 import numpy as np
 
 # Methods of ndarray that change nothing; each is recorded as one call.
-CALLS = ("argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "flatten",
-         "nonzero", "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "swapaxes",
-         "take", "trace", "transpose", "var", "view")
+CALLS = ("argmax", "argmin", "argpartition", "argsort", "choose", "clip", "compress", "conj",
+         "cumprod", "cumsum", "diagonal", "dot", "flatten", "nonzero", "ravel", "repeat", "round",
+         "searchsorted", "squeeze", "std", "swapaxes", "take", "trace", "transpose", "var", "view")
+IN_PLACE_CALLS = ("partition", "put", "sort")
 REDUCTIONS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
               "any": np.logical_or, "all": np.logical_and}
 ATTRIBUTES = ("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides", "flags")
@@ -111,7 +112,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 
     # Methods
 
-    T = property(np.transpose)
+    T, mT = property(np.transpose), property(np.matrix_transpose)
 
     def __pow__(self, exponent):
         """Compute np.square for the exponent 2 and np.sqrt for 0.5, as NumPy does."""
@@ -191,9 +192,10 @@ def _make_reduction_method(ufunc):
     return method
 
 
-def _make_recorded_method(method_name):
+def _make_recorded_method(method_name, recorder_method):
     method = getattr(np.ndarray, method_name)
-    return lambda self, *args, **options: self.recorder.record_call(method, (self, *args), options)
+    return lambda self, *args, **options: getattr(self.recorder, recorder_method)(
+        method, (self, *args), options)
 
 
 for _name in "add sub mul matmul truediv floordiv mod pow lshift rshift and or xor".split():
@@ -201,6 +203,8 @@ for _name in "add sub mul matmul truediv floordiv mod pow lshift rshift and or x
 for _name, _ufunc in REDUCTIONS.items():
     setattr(RecordedArray, _name, _make_reduction_method(_ufunc))
 for _name in CALLS:
-    setattr(RecordedArray, _name, _make_recorded_method(_name))
+    setattr(RecordedArray, _name, _make_recorded_method(_name, "record_call"))
+for _name in IN_PLACE_CALLS:
+    setattr(RecordedArray, _name, _make_recorded_method(_name, "record_in_place_call"))
 for _name in ATTRIBUTES:
     setattr(RecordedArray, _name, property(lambda self, name=_name: getattr(self.value, name)))

@@ -279,6 +279,10 @@ def test_unusual_operations_are_recorded(target):
         np.cumsum(y, 1, out=y)
         np.add.accumulate(y, out=y)
         np.mean(y, 0, out=y[1])
+        y.sort(0)
+        y[1].partition(1)
+        y.put([0, 1], 0.5)
+        y += (y > 0).astype(int).choose([y.argpartition(1), y.mT.conj().T])
         np.concatenate([y[:1], y[:-1]], out=y)
         return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
     models, plain, step = make_step_pair(lambda: Squares(unusual), loss=SquaredError(),
