@@ -168,9 +168,9 @@ class RecordedGenerator:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        if not callable(getattr(self.generator, name)):
+        if not callable(getattr(self.generator, name)) or name == "spawn":
             raise Unsupported(f"the attribute {name} of a random generator was read; only calls of "
-                              "its methods can be recorded")
+                              "methods that draw numbers can be recorded")
         return lambda *args, **options: self.recorder.record_draw(self, name, args, options)
 
 

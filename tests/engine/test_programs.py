@@ -268,6 +268,7 @@ def read_shared_memory(o, rng, x):
     (lambda o, rng, x: x + (rng.bit_generator is None), "attribute bit_generator of a random"),
     (lambda o, rng, x: (x * 1j).imag, "returned the dtype complex128"),
     (lambda o, rng, x: x + len(np.array_repr(x)), "array_repr returned 'array"),
+    (lambda o, rng, x: x + rng.spawn(1)[0].random(3), "the attribute spawn"),
     (lambda o, rng, x: {"cache": Cache(x=x), "sum": x.sum()}, "returns a Cache"),
     (lambda o, rng, x: x.sum(0), "a MaskedArray")])
 def test_a_step_that_a_replay_cannot_repeat_runs_plainly(function, why):
