@@ -82,9 +82,10 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         return self.recorder.record_known_function(function, args, options)
 
     def __array__(self, dtype=None, copy=None):
-        raise Unsupported("np.asarray(x), np.array(x) or table[x] was called for an array x of the "
-                          "step; write npdl.backend.to_device(x), or make table an attribute of "
-                          "the layer")
+        raise Unsupported("np.asarray(x), np.array(x), np.array([x, ..]), table[x] or a[i] = x was "
+                          "called for an array x of the step; write npdl.backend.to_device(x) or "
+                          "np.stack([x, ..]), make table an attribute of the layer, or make a with "
+                          "np.zeros_like(x, shape=..)")
 
     def item(self, *index):
         return self.recorder.record_guard(np.ndarray.item, self[index] if index else self)
