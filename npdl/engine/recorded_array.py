@@ -59,6 +59,12 @@ class Recorded:
     def __index__(self):
         return self.recorder.record_guard(int, self)
 
+    def __str__(self):
+        return format(self)
+
+    def __format__(self, spec):
+        return self.recorder.record_guard(lambda x: format(x, spec), self)
+
 
 def plain_value(x):
     """Return the plain value of a recorded array or Number. Return any other `x` as it is."""
@@ -101,9 +107,6 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 
     def __repr__(self):
         return f"recorded {self.value!r}"
-
-    def __format__(self, spec):         # for a layer's error messages
-        return format(self.value, spec)
 
     def __getitem__(self, index):
         return self.recorder.record_getitem(self, index)

@@ -332,17 +332,22 @@ class Recorder:
 
     def record_draw(self, rng, method_name, args, options):
         """Record a call of a method of a RecordedGenerator, such as rng.random(shape)."""
-        if take_out_recorded_arrays((args, options))[0]:
+        recorded, put_back = take_out_recorded_arrays((args, options))
+        if recorded:
             raise Unsupported(f"the random generator's {method_name}() got an array as an argument;"
                               " give it numbers")
-        result = getattr(rng.generator, method_name)(*args, **options)
+
+        def draw():
+            args, options = put_back(())
+            return getattr(rng.generator, method_name)(*args, **options)
+        result = draw()
         if not isinstance(result, np.ndarray) or any(
                 result is x for x in (*args, *options.values())):
             raise Unsupported(f"the random generator's {method_name}() returned no new array; give "
                               "a shape, and no out=")
 
         def run(out):
-            np.copyto(out, getattr(rng.generator, method_name)(*args, **options))
+            np.copyto(out, draw())
         return self.add_operation("draw", [], self.wrap_result(result), run, effect=True,
                                   options={"generator": rng})
 
@@ -366,16 +371,18 @@ def take_out_recorded_arrays(nested):
     """Take the recorded arrays out of nested tuples, lists and dicts. Return (recorded, put_back).
 
     `recorded` is the list of these arrays. The function put_back(arrays) returns the same nested
-    structure, with `arrays` in their place. It has no reference to the recorded arrays, so that
-    their memory can be freed.
+    structure, with `arrays` in their place, and with the current value of each Number. It has no
+    reference to the recorded arrays, so that their memory can be freed. Guards are recorded for
+    integers that change from step to step, because views and shapes may depend on them.
     """
     recorded, removed = [], object()
 
     def remove(value):
-        if isinstance(value, Number):
-            raise Unsupported("a number that changes from step to step is part of an index, "
-                              "or an argument of a function other than a ufunc; use such a "
-                              "number only in ufuncs, such as np.multiply")
+        if isinstance(value, Number) and isinstance(value.value, int):
+            return value.recorder.record_guard(type(value.value), value)    # a position or a shape
+        if isinstance(value, slice):
+            return slice(*(i if i is None else operator.index(i) for i in (
+                value.start, value.stop, value.step)))
         if type(value) is not RecordedArray:
             return value
         recorded.append(value)
@@ -384,7 +391,7 @@ def take_out_recorded_arrays(nested):
 
     def put_back(arrays):
         arrays = iter(arrays)
-        return map_nested(lambda x: next(arrays) if x is removed else x, rest)
+        return map_nested(lambda x: next(arrays) if x is removed else plain_value(x), rest)
     return recorded, put_back
 
 

@@ -563,9 +563,29 @@ def test_step_that_assigns_attributes_stays_recorded(change):
     assert (step.why_not is None) == (change is not store_random_numbers)
 
 
-def test_message_names_line_with_unsupported_number(capsys):
-    owner = Squares(lambda y: y)
-    owner.steps = 1
-    step = RecordedStep(lambda owner, x: np.clip(x, 0, owner.steps), (owner,), "numpy")
-    np.testing.assert_array_equal(step(np.array([0.5, 3.0])), [0.5, 1.0])
-    assert re.search(r"a number that changes.*\(.*test_step.py:\d+\)", capsys.readouterr().err)
+def write_into_ring(owner, x):
+    owner.ring[owner.count % 3] = x
+    return owner.ring[(owner.count + 1) % 3] + x
+
+
+@pytest.mark.parametrize(("use", "most"), [
+    (lambda owner, x: np.clip(x, -owner.rate, owner.rate), 1), (write_into_ring, 3),
+    (lambda owner, x: owner.rng.normal(0, owner.rate, 4) + x, 1),
+    (lambda owner, x: x * isinstance(owner.count, int), 1),
+    (lambda owner, x: np.roll(x, owner.count % 2), 2),
+    (lambda owner, x: np.split(x, [owner.count % 2])[1].sum(), 2),
+    (lambda owner, x: np.stack([x, x])[[0, 1], owner.count % 2:] * 1.0, 2),
+    (lambda owner, x: x * float(f"{owner.count % 2}") + len(str(x[0] > 0)), 4)])
+def test_a_changing_number_is_an_argument_an_index_or_a_text(use, most):
+    def function(owner, x):
+        owner.count += 1
+        owner.rate *= 0.9
+        return use(owner, x)
+    owners = [Cache(count=0, rate=2.0, ring=np.zeros((3, 4)), rng=np.random.default_rng(0))
+              for _ in range(2)]
+    step = RecordedStep(function, (owners[1],), "numpy")
+    for i in range(12):
+        x = np.random.default_rng(i).standard_normal(4)
+        np.testing.assert_array_equal(step(x), function(owners[0], x))
+    assert step.why_not is None and len(step.recordings) <= most
+    assert len({len(recording.recorder.before_replay) for recording in step.recordings}) == 1
