@@ -36,6 +36,7 @@ class Recording:
         with recorder, np.errstate(all="ignore"):
             self.mirror = Mirror(recorder, step.varying)
             objects = self.mirror.copy(step.objects)
+            self.mirror.refuse_ids()
             if self.mirror.own_assigned_arrays():   # copy the objects again, with the new arrays
                 self.mirror = Mirror(recorder, step.varying)
                 objects = self.mirror.copy(step.objects)
@@ -101,12 +102,16 @@ class Recording:
                 recorded.generator = new
         for container, key, number in self.mirror.counters:
             number.value = container[key]
+        for container, key, entry in self.mirror.scalars:
+            entry[...] = container[key]
         for function in self.recorder.before_replay:
             function()
         self._run_calls()
         results = iter([self.lowered.get_array(view).copy()[()] for view in self._results])
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
+        for container, key, entry in self.mirror.scalars:
+            container[key] = entry[()]
         return map_nested(lambda x: next(results) if is_recorded_array(x) else copy.copy(
             plain_value(x)), self._answer)          # copies, because the caller may change arrays
 

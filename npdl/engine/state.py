@@ -13,9 +13,11 @@ recording, and `is_current` returns True if they are still the same. A number th
 such as the optimizer's count of steps, is an input of every replay instead.
 """
 
+import functools
 import types
 import weakref
 from collections import Counter
+from copy import copy as shallow_copy
 from enum import Enum
 
 import numpy as np
@@ -23,7 +25,7 @@ import numpy as np
 from npdl.backend import is_device_array
 from npdl.core import map_nested, rebuild
 from npdl.engine.operation import Number, find_base_array
-from npdl.engine.recorded_array import Unsupported
+from npdl.engine.recorded_array import Recorded, Unsupported
 
 COUNTER = "steps"           # an attribute that is known to change in every step
 MISSING = object()
@@ -40,12 +42,15 @@ class Mirror:
                      the step assigns arrays
     counters         (container, key, Number) for each of these numbers
     assignments      (container, key, value) for each of these numbers that the step has assigned
+    scalars          (container, key, array) for each NumPy scalar that a step changes; replays
+                     compute with `array`, which has one entry
     keeps_structure  True if a replay can repeat all assignments
     """
 
     def __init__(self, recorder, varying):
         self.recorder, self.varying, self.counters, self.assignments = recorder, varying, [], []
         self._copies, self._replaced, self.keeps_structure = {}, set(), True
+        self.scalars, self._class_settings = [], {}     # {(class, name): value}
         self._containers = []       # (container, copy, {key: value}, {key: copied value})
 
     def copy(self, value):
@@ -74,14 +79,23 @@ class Mirror:
             return rebuild(value, [self.copy(item) for item in value])
         if isinstance(value, types.MethodType):
             return types.MethodType(value.__func__, self.copy(value.__self__))
+        if isinstance(value, functools.partial):
+            return functools.partial(self.copy(value.func), *map(self.copy, value.args), **{
+                name: self.copy(x) for name, x in value.keywords.items()})
         is_container = isinstance(value, (list, dict))
         if not is_container and not hasattr(value, "__dict__"):
             raise Unsupported(f"the model has a {type(value).__name__}, which can't be copied; "
                               "keep this object outside of the model")
-        copy = type(value)() if is_container else object.__new__(type(value))
+        copy = shallow_copy(value) if is_container else object.__new__(type(value))
         self._copies[id(value)] = copy          # its entries may contain the value itself
         if is_container:
+            copy.clear()
             self._copy_entries(value, copy)
+        else:
+            self._class_settings |= {
+                (kind, name): x for kind in type(value).__mro__ for name, x in vars(kind).items()
+                if isinstance(x, (int, float, str, tuple, np.generic, np.ndarray, type(None)))
+                and not name.startswith("__")}
         if hasattr(value, "__dict__"):
             self._copy_entries(vars(value), vars(copy))
         return copy
@@ -110,6 +124,8 @@ class Mirror:
         for container, _, originals, _ in self._containers:
             for key, value in originals.items():
                 place, arrays = (id(container), key), find_leaves(is_array, value)
+                if isinstance(value, np.generic):
+                    continue
                 if (*place, np.ndarray) in self.varying and any(
                         _owned.get((*place, i)) is not x for i, x in enumerate(arrays)) and all(
                         roots[id(find_base_array(x))] == 1 for x in arrays):
@@ -119,7 +135,21 @@ class Mirror:
                     replaced = True
         return replaced
 
+    def refuse_ids(self):
+        """Raise Unsupported if the objects contain the id of an object: its copy has another id."""
+        for container, _, originals, _ in self._containers:
+            plain = [x for x in originals.values() if not isinstance(x, (list, dict))]
+            if find_leaves(lambda x: type(x) is int and x in self._copies or (
+                    isinstance(x, frozenset) and not x.isdisjoint(self._copies)),
+                    [*originals, plain]) or any(id(key) in self._copies for key in originals):
+                raise Unsupported(f"a {type(container).__name__} of the model refers to an object "
+                                  "by its id(), or by the object as a key of a dict, but the step "
+                                  "is recorded with a copy of the object; use names")
+
     def _copy_entry(self, container, key, value):
+        if isinstance(value, np.generic) and (id(container), key, np.ndarray) in self.varying:
+            self.scalars.append((container, key, np.array(value)))
+            return self.recorder.wrap_array(self.scalars[-1][2], "state")
         varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
         if not varies or not isinstance(value, (int, float)):
             return self.copy(value)
@@ -132,9 +162,11 @@ class Mirror:
         try:
             return all(len(container) == len(originals) and all(
                 container[key] is value or is_same_plain_value(container[key], value)
-                or isinstance(copies[key], Number) and type(container[key]) is type(value)
+                or is_input(copies[key], value) and type(container[key]) is type(value)
                 for key, value in originals.items())
-                for container, _, originals, copies in self._containers)
+                for container, _, originals, copies in self._containers) and all(
+                vars(kind)[name] is value or is_same_plain_value(vars(kind)[name], value)
+                for (kind, name), value in self._class_settings.items())
         except KeyError:
             return False
 
@@ -233,6 +265,11 @@ def is_random_generator(value):
     """Return True if a value draws random numbers, as NumPy's generators do."""
     return callable(getattr(value, "random", None)) and not isinstance(
         value, (types.ModuleType, type))
+
+
+def is_input(copied, value):
+    """Return True if every replay reads the value, a number, again."""
+    return isinstance(copied, Recorded) and isinstance(value, (int, float, np.generic))
 
 
 def is_same_plain_value(a, b):

@@ -1,6 +1,7 @@
 """Properties of a recorded step besides its values: guards, settings, random numbers, interrupts,
 repeatability, and a message of one line if the step can't be recorded."""
 
+import collections
 import functools
 import gc
 import itertools
@@ -561,6 +562,7 @@ def test_step_that_assigns_attributes_stays_recorded(change):
     np.testing.assert_array_equal(*pairs)
     assert owners[0].items == owners[1].items
     assert (step.why_not is None) == (change is not store_random_numbers)
+    assert type(owners[0].mean) is type(owners[1].mean)     # np.float64, and not an array
 
 
 def write_into_ring(owner, x):
@@ -589,3 +591,41 @@ def test_a_changing_number_is_an_argument_an_index_or_a_text(use, most):
         np.testing.assert_array_equal(step(x), function(owners[0], x))
     assert step.why_not is None and len(step.recordings) <= most
     assert len({len(recording.recorder.before_replay) for recording in step.recordings}) == 1
+
+
+def test_a_class_attribute_is_a_setting():
+    class Annealed(Squares):
+        temperature = 1.0
+
+    step = RecordedStep(lambda owner, x: x * owner.temperature, (Annealed(abs),), "numpy")
+    for Annealed.temperature in (1.0, 1.0, 0.5, 0.5):
+        assert step(np.ones(1)) == Annealed.temperature
+    assert len(step.recordings) == 2
+
+
+@pytest.mark.parametrize("refer", [
+    lambda param: {id(param): 2.0}, lambda param: {"special": [id(param)]}, id,
+    lambda param: (id(param),), lambda param: frozenset([id(param)]), lambda param: {param: 2.0}])
+def test_a_model_with_the_id_of_an_object_runs_plainly(refer):
+    def function(owner, x):
+        special = owner.special if isinstance(owner.special, (dict, tuple, frozenset)) else (
+            [owner.special])
+        special = special["special"] if "special" in special else special
+        return x * (2.0 if id(owner.W) in special or owner.W in special else 1.0)
+    owner, lines = Squares(abs), []
+    owner.special = refer(owner.W)
+    step = RecordedStep(function, (owner,), "numpy", lines.append)
+    assert [step(np.ones(1)) for _ in range(3)] == [2.0, 2.0, 2.0] and "use names" in lines[0]
+
+
+def test_a_default_dict_and_a_partial_function_are_attributes():
+    def function(owner, x):
+        owner.state["steps"] += 1
+        owner.state["mean"] += owner.scale(x.mean())
+        return owner.state["mean"] * owner.state["steps"]
+    owners = [Cache(state=collections.defaultdict(float),
+                    scale=functools.partial(np.multiply, np.full(2, 0.5))) for _ in range(2)]
+    step = RecordedStep(function, (owners[1],), "numpy")
+    for i in range(5):
+        np.testing.assert_array_equal(step(np.full(2, i)), function(owners[0], np.full(2, i)))
+    assert owners[1].state.keys() == owners[0].state.keys() and step.recordings
