@@ -15,6 +15,8 @@ from npdl.engine.recorded_array import Diverged, plain_value
 # The results of these functions depend on shapes and dtypes only, and not on entries.
 OF_SHAPES = {np.can_cast, np.common_type, np.iscomplexobj, np.isrealobj, np.ndim, np.result_type,
              np.shape, np.size}
+# These functions return views of their arguments, which depend on the shapes only.
+VIEWS_OF_SHAPES = {np.atleast_1d, np.atleast_2d, np.atleast_3d, np.broadcast_arrays, np.meshgrid}
 IN_PLACE = {np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask}
 
 
@@ -83,8 +85,8 @@ def add_out_argument(function):
     """Return run(*inputs, out=out), a function that copies function(*inputs) into `out`."""
     def run(*inputs, out):
         result = function(*inputs)
-        if np.shape(result) != out.shape:
-            raise Diverged("a result has another shape")
+        if np.shape(result) != out.shape or getattr(result, "dtype", out.dtype) != out.dtype:
+            raise Diverged("a result has another shape, or is complex")
         np.copyto(out, result, casting="unsafe")
     return run
 

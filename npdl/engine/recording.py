@@ -23,8 +23,21 @@ import numpy as np
 
 from npdl import backend
 from npdl.core import map_nested, rebuild
-from npdl.engine.array_functions import FUNCTIONS, IN_PLACE, OF_SHAPES, add_out_argument
-from npdl.engine.operation import Buffer, Number, Operation, View, find_base_array
+from npdl.engine.array_functions import (
+    FUNCTIONS,
+    IN_PLACE,
+    OF_SHAPES,
+    VIEWS_OF_SHAPES,
+    add_out_argument,
+)
+from npdl.engine.operation import (
+    Buffer,
+    Number,
+    Operation,
+    View,
+    find_base_array,
+    may_overlap,
+)
 from npdl.engine.recorded_array import (
     Diverged,
     RecordedArray,
@@ -279,6 +292,10 @@ class Recorder:
                               "recorded; call functions that return arrays or numbers")
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
+                for other in inputs:    # offset and strides may depend on integers, as in np.split
+                    if function is np.trim_zeros or other is not x and (
+                            other.dtype.kind in "iu" and function not in VIEWS_OF_SHAPES):
+                        other.tolist()
                 return RecordedArray(self, result, x.buffer)
         name, output = get_function_name(function) + "()", self.wrap_result(result)
         recorded = self.add_operation(name, inputs, output, add_out_argument(compute))

@@ -315,6 +315,17 @@ def test_in_c_a_number_that_is_rounded_differently_is_the_reason_for_plain_steps
     assert "in float(x)" in lines[0]
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", [
+    lambda x, i: np.split(x, i)[1].sum(), lambda x, i: np.swapaxes(x, i[0] % 2, 1)[0].copy(),
+    lambda x, i: np.trim_zeros(x[0] * (x[0] > i[0]))[:1] * 2.0,
+    lambda x, i: np.abs(np.linalg.eigvals((1.5 - i[:, None]) * np.eye(2)[::-1]))])
+def test_a_view_or_a_complex_result_that_depends_on_entries(function):
+    step, x = RecordedStep(function, (), "numpy", [].append), np.arange(9.0).reshape(3, 3)
+    for index in ([2, 3], [2, 3], [1, 2], [2, 3], [9, 9]):
+        np.testing.assert_array_equal(step(x, np.array(index)), function(x, np.array(index)))
+
+
 def sum_rows_by_index(x, index):
     """Sum the rows by index; raise an error for negative indices, as NumPy's function does."""
     if index.min() < 0:
