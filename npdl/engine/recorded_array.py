@@ -180,9 +180,12 @@ class RecordedGenerator:
 
 def _make_in_place_method(name):
     method = getattr(np.lib.mixins.NDArrayOperatorsMixin, name)
+    new_array_method = getattr(np.lib.mixins.NDArrayOperatorsMixin, name.replace("__i", "__"))
 
     def in_place(self, other):
         """Return NotImplemented for a NumPy scalar, so that `t += 1` makes a new t, as in NumPy."""
+        if not self.value.flags.writeable:              # x[i] += 1: x[i] = x[i] + 1 must follow
+            return self.recorder.expect_write(new_array_method(self, other))
         buffer = self.buffer
         is_scalar = self.ndim == 0 and buffer.is_temporary and buffer.nbytes == self.nbytes
         return NotImplemented if is_scalar else method(self, other)

@@ -63,6 +63,7 @@ class Recorder:
 
     def __init__(self):
         self.operations, self.before_replay, self.generators = [], [], []
+        self._row_copies, self._unwritten = [], {}      # see record_getitem and expect_write
         self._buffers, self._saved, self._known, self._exit = {}, {}, {}, contextlib.ExitStack()
         self._roots = {}                # id: (array on the GPU, its copy on the CPU)
 
@@ -177,6 +178,8 @@ class Recorder:
         if type(array) is not RecordedArray:
             raise Unsupported("the step writes into an array that is not an attribute of a layer; "
                               "write into a new array, such as np.zeros_like(x)")
+        if not array.value.flags.writeable:
+            refuse_row_copy()
         root = array.buffer.array
         if root is not None and id(root) not in self._saved:
             before = root.copy() if root.any() else 0           # new gradients and moments are 0
@@ -323,6 +326,41 @@ class Recorder:
         return self.add_operation("copy", [value], out, run_copy)
 
     def record_getitem(self, x, index):
+        """Record x[index], a view or a copy of x.
+
+        If the index is an integer that the step computes, NumPy returns a view, but a replay makes
+        a copy. The array is then read-only, and `check_row_copies` checks when it is read.
+        """
+        result = self._record_getitem(x, index)
+        parts = index if isinstance(index, tuple) else (index,)
+        ranks = [i.ndim if isinstance(i, np.ndarray) else 1 for i in parts
+                 if isinstance(i, (np.ndarray, list))]
+        if ranks and not any(ranks) and result.ndim:
+            result.value.setflags(write=False)
+            self._row_copies.append((len(self.operations), self.get_view(x), result.buffer))
+        return result
+
+    def expect_write(self, value):
+        """Return x[i] + y, the result of `x[i] += y`, which is then written into x[i]."""
+        self._unwritten[id(value)] = value, find_caller()
+        return value
+
+    def check_row_copies(self, answer):
+        """Raise Unsupported if a copy that `record_getitem` made in place of a view is outdated."""
+        for _, (path, line) in self._unwritten.values():
+            refuse_row_copy(f" ({path}:{line})")
+        last_reads, writes = {}, {}
+        for i, op in enumerate(self.operations):
+            last_reads |= dict.fromkeys([view.buffer for view in op.read_views], i)
+            for view in op.written_views:
+                writes.setdefault(view.buffer, []).append((i, view))
+        last_reads |= dict.fromkeys([view.buffer for view in answer], len(self.operations))
+        for start, x, copied in self._row_copies:
+            if any(start <= i < last_reads.get(copied, 0) and may_overlap(x, view)
+                   for i, view in writes.get(x.buffer, ())):
+                refuse_row_copy()
+
+    def _record_getitem(self, x, index):
         """Record x[index]: a view of x, a look-up of rows ("take"), or any other copy."""
         if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
             result = self.wrap_result(x.value[plain_value(index)])
@@ -339,6 +377,7 @@ class Recorder:
             bool, (index.min() >= -size) & (index.max() < size))
 
     def record_setitem(self, x, index, value):
+        self._unwritten.pop(id(value), None)
         x, index = self.save_before_write(x), index if isinstance(index, tuple) else (index,)
         if any(isinstance(i, (np.ndarray, list, tuple, range, bool, np.bool_)) for i in index):
             self.record_in_place_call(operator.setitem, (x, index, value), {})
@@ -382,6 +421,12 @@ class Recorder:
             self.add_operation("guard", [value], None, check, options={"convert": convert},
                                effect=True)
         return expected
+
+
+def refuse_row_copy(place=""):
+    raise Unsupported("for an integer i that the step computes, y = x[i] is a copy in replays, but "
+                      "the step writes into y, or reads y after it has written into x; write x[i] "
+                      f"instead of y{place}")
 
 
 def take_out_recorded_arrays(nested):

@@ -258,7 +258,23 @@ def read_shared_memory(o, rng, x):
     return total
 
 
+def write_into_row(o, rng, x):
+    y = x.copy()
+    row = y[y[:, 0].argmin()]
+    row += 1.0
+    return y
+
+
+def read_row_after_a_write(o, rng, x):
+    y = x.copy()
+    row = y[0, y[0].argmin():]                  # a view, because argmin() is an index of a slice
+    last = y[y[:, 0].argmin(), 1:]
+    y += 1.0
+    return row + last.sum()
+
+
 @pytest.mark.parametrize(("function", "why"), [
+    (write_into_row, "y = x[i] is a copy"), (read_row_after_a_write, "y = x[i] is a copy"),
     (draw_into_array, "no new array"), (read_shared_memory, "share memory"),
     (lambda o, rng, x: copy.deepcopy(rng).random(3) + rng.random(3), "copied by the module copy"),
     (lambda o, rng, x: x + o.rng.rand(3), "generator of the type RandomState"),

@@ -280,6 +280,8 @@ def test_unusual_operations_are_recorded(target):
         np.cumsum(y, 1, out=y)
         np.add.accumulate(y, out=y)
         np.mean(y, 0, out=y[1])
+        y[y[:, 0].argmin()] += 1.0
+        y[:, y[0].argmax()] *= y[y[:, 1].argmax()].sum()
         y.sort(0)
         y[1].partition(1)
         y.put([0, 1], 0.5)
