@@ -55,6 +55,7 @@ class ShardedStep:
         self._watched = Mirror(no_recorder, set())      # only detects changes of the model
         try:
             self._watched.copy((self.model, self.loss) if self.threads > 1 else ())
+            self._watched.refuse_ids()
         except Unsupported as error:
             raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
                              "copied for each thread; give threads=1") from error

@@ -443,6 +443,12 @@ def make_noisy():
     return model
 
 
+def make_with_id():
+    model = npdl.Linear(5, 4, dtype="float64")
+    model.special = [id(model.W)]               # the replicas have other Params
+    return model
+
+
 class Noisy(Squares):
     def forward(self, x, rng):
         return x @ self.W.data + self.unusual(rng, x), Cache(x=x)
@@ -462,7 +468,7 @@ def test_random_numbers_that_threads_cannot_share_raise(draw, why):
 
 @pytest.mark.parametrize(("model", "loss"), [
     (make_gpt, SequenceLoss(average="token")), (make_gpt, CrossEntropy(ignored=0)),
-    (make_gpt, SequenceLoss("sum")), (make_noisy, SquaredError()),
+    (make_gpt, SequenceLoss("sum")), (make_noisy, SquaredError()), (make_with_id, SquaredError()),
     (make_gpt, WeightedCrossEntropy(np.ones(11))),
     (lambda: CountedLinear(5, 4, dtype="float64"), SquaredError()),
     (lambda: Squares(hold_object), SquaredError()),
