@@ -30,14 +30,7 @@ from npdl.engine.array_functions import (
     VIEWS_OF_SHAPES,
     add_out_argument,
 )
-from npdl.engine.operation import (
-    Buffer,
-    Number,
-    Operation,
-    View,
-    find_base_array,
-    may_overlap,
-)
+from npdl.engine.operation import Buffer, Number, Operation, View, find_base_array
 from npdl.engine.recorded_array import (
     Diverged,
     RecordedArray,
@@ -63,7 +56,7 @@ class Recorder:
 
     def __init__(self):
         self.operations, self.before_replay, self.generators = [], [], []
-        self._row_copies, self._unwritten = [], {}      # see record_getitem and expect_write
+        self._unwritten = {}            # see expect_write
         self._buffers, self._saved, self._known, self._exit = {}, {}, {}, contextlib.ExitStack()
         self._roots = {}                # id: (array on the GPU, its copy on the CPU)
 
@@ -329,7 +322,7 @@ class Recorder:
         """Record x[index], a view or a copy of x.
 
         If the index is an integer that the step computes, NumPy returns a view, but a replay makes
-        a copy. The array is then read-only, and `check_row_copies` checks when it is read.
+        a copy. So the result is read-only.
         """
         result = self._record_getitem(x, index)
         parts = index if isinstance(index, tuple) else (index,)
@@ -337,7 +330,6 @@ class Recorder:
                  if isinstance(i, (np.ndarray, list))]
         if ranks and not any(ranks) and result.ndim:
             result.value.setflags(write=False)
-            self._row_copies.append((len(self.operations), self.get_view(x), result.buffer))
         return result
 
     def expect_write(self, value):
@@ -345,20 +337,10 @@ class Recorder:
         self._unwritten[id(value)] = value, find_caller()
         return value
 
-    def check_row_copies(self, answer):
-        """Raise Unsupported if a copy that `record_getitem` made in place of a view is outdated."""
+    def check_written(self):
+        """Raise Unsupported if a result of `expect_write` was not written."""
         for _, (path, line) in self._unwritten.values():
             refuse_row_copy(f" ({path}:{line})")
-        last_reads, writes = {}, {}
-        for i, op in enumerate(self.operations):
-            last_reads |= dict.fromkeys([view.buffer for view in op.read_views], i)
-            for view in op.written_views:
-                writes.setdefault(view.buffer, []).append((i, view))
-        last_reads |= dict.fromkeys([view.buffer for view in answer], len(self.operations))
-        for start, x, copied in self._row_copies:
-            if any(start <= i < last_reads.get(copied, 0) and may_overlap(x, view)
-                   for i, view in writes.get(x.buffer, ())):
-                refuse_row_copy()
 
     def _record_getitem(self, x, index):
         """Record x[index]: a view of x, a look-up of rows ("take"), or any other copy."""
@@ -425,8 +407,7 @@ class Recorder:
 
 def refuse_row_copy(place=""):
     raise Unsupported("for an integer i that the step computes, y = x[i] is a copy in replays, but "
-                      "the step writes into y, or reads y after it has written into x; write x[i] "
-                      f"instead of y{place}")
+                      f"the step writes into y; write x[i] instead of y{place}")
 
 
 def take_out_recorded_arrays(nested):

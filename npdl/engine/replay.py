@@ -46,8 +46,7 @@ class Recording:
                 x.buffer.is_temporary) else x, self._answer)
             self.mirror.record_assignments()
         recorder.check_overlaps()
-        recorder.check_row_copies([recorder.get_view(x) for x in find_leaves(
-            is_recorded_array, self._answer)])
+        recorder.check_written()
         for x in find_leaves(lambda x: not isinstance(x, (np.ndarray, Real, np.generic, *PLAIN)),
                              self._answer):
             raise Unsupported(f"the step returns a {type(x).__name__}; return arrays, numbers, and "

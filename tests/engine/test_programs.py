@@ -265,16 +265,8 @@ def write_into_row(o, rng, x):
     return y
 
 
-def read_row_after_a_write(o, rng, x):
-    y = x.copy()
-    row = y[0, y[0].argmin():]                  # a view, because argmin() is an index of a slice
-    last = y[y[:, 0].argmin(), 1:]
-    y += 1.0
-    return row + last.sum()
-
-
 @pytest.mark.parametrize(("function", "why"), [
-    (write_into_row, "y = x[i] is a copy"), (read_row_after_a_write, "y = x[i] is a copy"),
+    (write_into_row, "y = x[i] is a copy"),
     (draw_into_array, "no new array"), (read_shared_memory, "share memory"),
     (lambda o, rng, x: copy.deepcopy(rng).random(3) + rng.random(3), "copied by the module copy"),
     (lambda o, rng, x: x + o.rng.rand(3), "generator of the type RandomState"),
