@@ -111,8 +111,7 @@ def _rewrite_embedding_gradient(op, writers, readers, op_number):
     Return None if another operation reads dx, or if the sum has more than half as many rows as dx.
     """
     dx, index = op.inputs
-    simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous
-    pieces = _find_stacked_products(dx, writers, readers, op_number) if simple else []
+    pieces = _find_stacked_products(dx, writers, readers, op_number) if dx.ndim == 2 else []
     size, weights = op.options["size"], {product.inputs[1] for _, product in pieces}
     if len(weights) != 1 or 2 * size > dx.shape[0]:
         return None

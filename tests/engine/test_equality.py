@@ -7,6 +7,7 @@ import pytest
 import npdl
 from npdl import optim
 from npdl.engine import RecordedStep, c_build, compile_step, training_step
+from npdl.engine.prefix import round_up_length
 from npdl.losses import SequenceLoss
 from npdl.study.check.samples import find_layer_classes, make_sample_builders
 from npdl.study.trees import as_tuple, cast_tree, draw_upstream, leaves, map_leaves
@@ -202,6 +203,7 @@ def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
 
 def test_batches_with_a_similar_number_of_prefixes_share_a_recording():
     """The engine rounds the number of rows up. The added rows change no result."""
+    assert list(map(round_up_length, (1, 15, 17, 1503))) == [1, 15, 18, 1536]
     rng, sizes = np.random.default_rng(8), set()
     models, plain, step = make_step_pair(lambda: npdl.LSTMLM(40, 6, 1, 5, dtype="float64", rng=1),
                                          target="numpy", share_prefixes=True)

@@ -14,6 +14,7 @@ import pytest
 from npdl import functions
 from npdl.core import Cache
 from npdl.engine import RecordedStep, numpy_target
+from npdl.engine.operation import Buffer, View
 from tests.engine.test_equality import TARGETS, needs_compiler
 
 MAPS = [np.exp, np.tanh, np.negative, np.square, np.abs, np.sign, np.sqrt, np.log]
@@ -179,9 +180,11 @@ def run_unusual_step(o, x, index):
     o.left += x[0]                              # `left` and `right` lie side by side
     np.put(y, [0, 5], 2.0)
     y[0].fill((0 * x).sum().item() + (0 * x).tolist()[0][0] + int(0 * index[0]))
+    y.astype(y.dtype, copy=False)[2] = 4.0      # writes into y
     return (total, first_total, y, before, after, old, rows @ x.T, rows.T @ x[index % 4],
             small != -100, small < 300, index < 2**63, index < 2**70, 1 / np.abs(-0.0 * np.abs(x)),
             index * o.count * sum(o.rates.values()), x.astype(">f8") * 2.0,
+            x.astype(np.float32, copy=False),
             x * (2.0 if o.mode is Mode.FAST else 3.0), o.multiply(x) + o.items[0] + [1, 2, 3],
             np.concatenate([x[:0], x[:0]]), np.stack([x[0], [1.0, 2.0, 3.0]]),
             np.where(index, index, -1), (x > 0) ** 2, x**3, x @ x[0], x[0] @ x.T,
@@ -368,6 +371,21 @@ def make_recording(function, *arrays, target="numpy"):
     return step.recordings[0]
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_view_knows_its_bytes(seed):
+    rng = np.random.default_rng(seed)
+    base = np.zeros((4, 3, 5))
+    x = base[tuple(slice(None, None, rng.choice([-2, -1, 1, 1, 2])) if rng.integers(3)
+                   else slice(1, 3) for _ in range(3))].transpose(rng.permutation(3))
+    x = x[0] if rng.integers(2) else x
+    buffer = Buffer.from_array(base, "state")
+    view, (low, high) = View.from_array(x, buffer), np.lib.array_utils.byte_bounds(x)
+    assert view.byte_range == (low - buffer.address, high - buffer.address)
+    assert view.is_contiguous == x.flags.c_contiguous and view.size == x.size
+    assert view.covers_buffer == (x.size == base.size and x.flags.c_contiguous)
+    np.testing.assert_array_equal(view.as_array(buffer.address, base), x)
+
+
 def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_between():
     def step(x, dy):
         y = functions.softmax(x)
@@ -411,8 +429,16 @@ def add_to_the_transpose(grad, state, x):
     grad += x @ x
 
 
+def add_after_reading_zeros(grad, state, x):
+    state[...] = 0
+    zeros = state + grad
+    grad += x @ x
+    return zeros
+
+
 @pytest.mark.parametrize("add", [
-    add_to_some_rows, add_returned_product, add_state, add_to_the_transpose])
+    add_after_reading_zeros, add_to_some_rows, add_returned_product, add_state,
+    add_to_the_transpose])
 def test_partial_or_shared_first_gradient_is_added(add):
     def function(grad, state, x):
         grad[...] = 0

@@ -494,7 +494,9 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target, monkey
     assert sum(line.operations for line in lines) == len(recording.operations)
     assert sum(line.seconds for line in lines) == pytest.approx(len(recording.lowered.calls))
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
-    (dW,) = (line for line in lines if "rows.T @ dy_rows" in line.text)
+    y, dW = (next(line for line in lines if code in line.text)
+             for code in ("y = rows @ ", "rows.T @ dy_rows"))
+    assert y.flop == 2048 * (2 * 64 + 1) * (64 + 3)     # with the bias
     assert (dW.operations, dW.flop) == (2, 2 * 2048 * 64 * (64 + 3)) and dW.seconds == 2
     assert dW.bytes == 4 * (2048 * (64 + 64 + 64 + 3) + 64 * (64 + 3))
     assert format_report(lines).count("\n") == min(len(lines), 30) + 1 + (len(lines) > 30)
