@@ -143,7 +143,8 @@ def _set_local_buffers(groups, results):
     users.update(view.buffer for view in results)
     for group in groups:
         whole = {x.view.buffer for row_op in group.row_ops for x in row_op.operands
-                 if row_op.form == "column_sum" or row_pitch(x, row_op.sizes) is None}
+                 if row_op.form == "column_sum" or (
+                     x.view.offset >= (row_pitch(x, row_op.sizes) or 0))}   # not in the first row
         group.local = {x.view.buffer for row_op in group.row_ops for x in row_op.operands
                        if x.view.buffer.is_temporary and users[x.view.buffer] == 1} - whole
 

@@ -472,6 +472,25 @@ def test_reversed_rows_are_not_one_group(target, monkeypatch):
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("unoptimized_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("n", [2, 6])
+def test_parts_of_an_array_with_equal_row_counts_stay_apart(n, target, monkeypatch):
+    """Row i of `both[:n]` and row i of `both[n:]` are in one group, but they are not one row."""
+    monkeypatch.setattr(numpy_target, "BLOCK", 5)
+
+    def function(a, b):
+        both = np.concatenate([a, b])
+        y = both[:n] + 1.0
+        total, both_exp = y.sum(-1, keepdims=True), np.concatenate([np.exp(a), np.exp(b)])
+        exp_total = both_exp[:n].sum(-1, keepdims=True)
+        return y / total, (both[n:] - total) * 2.0, both_exp[:n] / exp_total, both_exp[n:] - total
+    step, given = RecordedStep(function, (), target), np.random.default_rng(0).random((2, n, 3))
+    for _ in range(2):
+        for found, wanted in zip(step(*given), function(*given), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
 def test_guard_moves_first_with_movable_operations():
     """The guard needs `t` after the addition in place, but `z` reads the old `t`. The second guard
     needs `u`, which is partly overwritten, and which depends on an operation that can't move."""
