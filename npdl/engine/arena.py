@@ -9,35 +9,16 @@ import numpy as np
 ALIGNMENT = 64          # bytes: a cache line, and the widest vector
 
 
-class Arena:
-    """A plan of one block of memory for the temporary buffers of a recording.
+def plan_arena(groups, results):
+    """Place the temporary buffers of a recording; return the same as `assign_offsets`.
 
     groups   the groups of operations (schedule.Group), in the order of their execution
     results  the Views (operation.View) that are read after the last group
-    offsets  {temporary Buffer: its first byte in the block}
-    nbytes   the number of bytes of the block
-
-    On the CPU, `allocate` makes the block. On a GPU, cuda_target.DeviceMemory does.
     """
-
-    def __init__(self, groups, results):
-        uses = [{view.buffer: view.buffer.nbytes for op in group.operations for view in op.views
-                 if view.buffer.is_temporary and view.buffer not in group.local}
-                for group in groups]
-        uses.append({view.buffer: view.buffer.nbytes for view in results
-                     if view.buffer.is_temporary})
-        self.offsets, self.nbytes = assign_offsets(uses)
-
-    def allocate(self):
-        """Make the block in the host's memory."""
-        self.memory = allocate_aligned(self.nbytes)
-        self.address = self.memory.ctypes.data
-
-    def get_array(self, view):
-        """Return the NumPy array of a view."""
-        if view.buffer.is_temporary:
-            return view.as_array(self.address + self.offsets[view.buffer], self.memory)
-        return view.as_array(view.buffer.address, view.buffer.array)
+    used = [[buffer for buffer in group.uses if buffer not in group.local] for group in groups]
+    used.append([view.buffer for view in results])
+    return assign_offsets([{buffer: buffer.nbytes for buffer in buffers if buffer.is_temporary}
+                           for buffers in used])
 
 
 def assign_offsets(sizes_in_use):
@@ -66,6 +47,13 @@ def assign_offsets(sizes_in_use):
         low[i] = gaps[fits[0] if len(fits) else -1]
         high[i] = low[i] + size
     return dict(zip(keys, low.tolist(), strict=True)), int(high.max(initial=0))
+
+
+def allocate(offsets, nbytes):
+    """Make one block in the host's memory for buffers at the given offsets."""
+    memory = allocate_aligned(nbytes)
+    for buffer, offset in offsets.items():
+        buffer.array, buffer.address = memory, memory.ctypes.data + offset
 
 
 def allocate_aligned(nbytes):

@@ -15,7 +15,7 @@ import itertools
 
 import numpy as np
 
-from npdl.engine.arena import ALIGNMENT, Arena, align_size
+from npdl.engine.arena import ALIGNMENT, align_size, allocate, plan_arena
 from npdl.engine.cublas import Handle
 from npdl.engine.cuda_source import HEAD, REDUCTIONS, Kernel, can_run_on_gpu, make_kernels
 from npdl.engine.numpy_target import make_call
@@ -51,34 +51,29 @@ def split_host_and_device(operations):
 class DeviceMemory:
     """The memory of all buffers on the GPU (the device).
 
-    The state is on the GPU already, and the temporary buffers are in the arena. All other buffers
-    (inputs, numbers, constants, results of the CPU) are copied from the CPU. `staged` is the list
-    of these buffers, from prepare_uploads.
+    The state is on the GPU already. `offsets` and `nbytes` are the plan of the arena, for the
+    temporary buffers. All other buffers (inputs, numbers, constants, results of the CPU) are copied
+    from the CPU. `staged` is the list of these buffers, from prepare_uploads.
     """
 
-    def __init__(self, arena, staged):
+    def __init__(self, offsets, nbytes, staged):
         import cupy
         import cupyx
 
-        self.cupy, self.offsets = cupy, arena.offsets
-        self.temporary = cupy.zeros(arena.nbytes + ALIGNMENT, np.uint8)
         starts = list(itertools.accumulate((align_size(b.nbytes) for b in staged), initial=0))
-        self.starts = dict(zip(staged, starts, strict=False))
-        self.parts = [(start, get_host_array(View(b, 0, (b.nbytes,), (1,), np.dtype(np.uint8))))
+        arena, device = (cupy.zeros(n + ALIGNMENT, np.uint8).data for n in (nbytes, starts[-1]))
+        self.cupy, self.device = cupy, device
+        self.pointers = {buffer: arena + offset for buffer, offset in offsets.items()}
+        self.pointers |= {b: device + start for b, start in zip(staged, starts, strict=False)}
+        self.parts = [(start, View(b, 0, (b.nbytes,), (1,), np.dtype(np.uint8)).as_array())
                       for start, b in zip(starts, staged, strict=False)]
-        self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
         self.pinned = cupyx.zeros_pinned(starts[-1] + ALIGNMENT, np.uint8)
         self.copied = None                      # the event after the last copy from `pinned`
 
     def get_array(self, view):
         """Return the CuPy array of a view."""
         buffer = view.buffer
-        if buffer in self.starts:
-            start = self.device.data + self.starts[buffer]
-        elif buffer.is_temporary:
-            start = self.temporary.data + self.offsets[buffer]
-        else:
-            start = buffer.array.data
+        start = self.pointers[buffer] if buffer in self.pointers else buffer.array.data
         return self.cupy.ndarray(view.shape, view.dtype, start + view.offset, view.strides)
 
     def upload_staged(self, buffer_count):
@@ -90,7 +85,7 @@ class DeviceMemory:
             self.copied.synchronize()
         for start, part in self.parts[:buffer_count]:
             self.pinned[start:start + len(part)] = part
-        self.device.data.copy_from_host_async(
+        self.device.copy_from_host_async(
             ctypes.c_void_p(self.pinned.ctypes.data), start + len(part), stream)
         self.copied = stream.record()
 
@@ -103,17 +98,12 @@ def prepare_uploads(host_ops, device_ops, results):
     """
     for buffer in [view.buffer for op in host_ops for view in op.views]:
         if buffer.is_temporary:
-            buffer.array = np.zeros(buffer.nbytes, np.uint8)
-            buffer.role, buffer.address = "shared", buffer.array.ctypes.data
+            buffer.role = "shared"
+            allocate({buffer: 0}, buffer.nbytes)
     views = [view for op in device_ops for view in op.views] + results
     used = list(dict.fromkeys(view.buffer for view in views))       # each once, in this order
     changing = [b for b in used if b.role in ("input", "number", "shared")]
     return changing + [b for b in used if b.role == "constant"], len(changing)
-
-
-def get_host_array(view):
-    """Return the NumPy array of a view on the CPU."""
-    return view.as_array(view.buffer.address, view.buffer.array)
 
 
 class CudaCalls:
@@ -121,6 +111,7 @@ class CudaCalls:
 
     calls            functions without arguments
     call_operations  for each call, the operations that it computes
+    results          the arrays of the results after the last call
     """
 
     def __init__(self, operations, results, target):
@@ -129,13 +120,14 @@ class CudaCalls:
         groups = group_operations(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in make_kernels(group, f"g{i}")]
-        self.target, self.memory = target, DeviceMemory(Arena(groups, results), staged)
-        self.get_array = self.memory.get_array
+        self.target = target
+        self.memory = DeviceMemory(*plan_arena(groups, results), staged)
+        self.results = [self.memory.get_array(view) for view in results]
         with target.using_stream():
             self.memory.upload_staged(len(staged))
         functions = compile_kernels([k for k in kernels if isinstance(k, Kernel)])
         launches = [self._make_launch(kernel, functions) for kernel in kernels]
-        self.calls = [*(make_call(op, get_host_array) for op in host),
+        self.calls = [*(make_call(op) for op in host),
                       DeviceCall(target, self.memory, changing, launches)]
         self.call_operations = [[op] for op in host] + [device]
 
@@ -145,9 +137,9 @@ class CudaCalls:
         `kernel` is a Kernel, or an operation that cuBLAS or CuPy computes (`is_library_call`).
         """
         if isinstance(kernel, Kernel):
-            arguments = tuple(map(self.get_array, kernel.views))
+            arguments = tuple(map(self.memory.get_array, kernel.views))
             return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
-        x, *others = map(self.get_array, kernel.views)
+        x, *others = map(self.memory.get_array, kernel.views)
         if kernel.kind == "matmul":
             return self.target.handle.make_product_function(x, *others)
         return functools.partial(getattr(x, REDUCTIONS[kernel.kind]), out=others[0],

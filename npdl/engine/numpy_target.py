@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from npdl.engine.arena import Arena, allocate_aligned, assign_offsets
+from npdl.engine.arena import allocate, assign_offsets, plan_arena
 from npdl.engine.operation import View
 from npdl.engine.rows import REDUCTIONS, Operand
 from npdl.engine.schedule import group_operations, row_pitch
@@ -24,14 +24,14 @@ class Calls:
     groups           the groups of operations (schedule.Group) that are computed together
     calls            functions without arguments
     call_operations  for each call, the operations that it computes
-    get_array        a function that returns the array of a View
+    results          the arrays of the results after the last call
     nbytes           the size of the temporary memory
     """
 
     def __init__(self, groups, results):
-        arena = Arena(groups, results)
-        arena.allocate()
-        self.groups, self.get_array, self.nbytes = groups, arena.get_array, arena.nbytes
+        offsets, self.nbytes = plan_arena(groups, results)
+        allocate(offsets, self.nbytes)
+        self.groups, self.results = groups, [view.as_array() for view in results]
         self.calls, self.call_operations = [], []
         for group in groups:
             for call, operations in self.make_group_calls(group):
@@ -40,7 +40,7 @@ class Calls:
 
     def make_group_calls(self, group):
         """Return the calls that compute one group, a list of pairs (call, its operations)."""
-        return [(make_call(op, self.get_array), [op]) for op in group.operations]
+        return [(make_call(op), [op]) for op in group.operations]
 
 
 class NumPyCalls(Calls):
@@ -57,60 +57,40 @@ class NumPyCalls(Calls):
         step = choose_block_length(group)
         if step is None:
             return super().make_group_calls(group)
-        block = Block(self.get_array, group.per_row_ops, group.local, step)
-        calls = [(block.make_call(row_op, start), [row_op.op])
+        row_count = step * math.prod(group.sizes[1:])
+        allocate(*assign_offsets([
+            {x.view.buffer: row_pitch(x, group.sizes) * row_count for x in row_op.operands
+             if x.view.buffer in group.local} for row_op in group.per_row_ops]))
+        calls = [(make_call(select_rows(row_op, start, step, group.local)), [row_op.op])
                  for start in range(0, group.sizes[0], step) for row_op in group.per_row_ops]
-        return calls + [(make_call(row_op.op, self.get_array), [row_op.op])
-                        for row_op in group.column_sum_ops]
+        return calls + [(make_call(row_op.op), [row_op.op]) for row_op in group.column_sum_ops]
 
 
-class Block:
-    """The temporary arrays of a block of rows. `slots` is {buffer: its first byte in `memory`}."""
+def select_rows(row_op, start, step, local):
+    """Return the Operation on a block of `step` rows that begins at `start` on the first axis.
 
-    def __init__(self, get_array, row_ops, local, step):
-        self.get_array, self.local, self.step, self.sizes = get_array, local, step, row_ops[0].sizes
-        count = step * math.prod(self.sizes[1:])
-        self.slots, nbytes = assign_offsets([
-            {x.view.buffer: row_pitch(x, self.sizes) * count for x in row_op.operands
-             if x.view.buffer in local} for row_op in row_ops])
-        self.memory = allocate_aligned(nbytes)
-
-    def make_call(self, row_op, start):
-        """Return a call of one operation on the block that begins at `start` on the first axis."""
-        inputs = [self.get_operand_array(x, row_op, start) if isinstance(x, Operand) else x
-                  for x in row_op.inputs]
-        out = self.get_operand_array(row_op.output, row_op, start)
-        if row_op.form == "row_reduction":
-            options = {**row_op.op.options, "axis": -1, "keepdims": True}
-            return make_numpy_call(row_op.op.replace(options=options), inputs, out)
-        if row_op.op.kind in REDUCTIONS:                  # over axes of length 1
-            return functools.partial(np.copyto, out, inputs[0], casting="unsafe")
-        return make_numpy_call(row_op.op, inputs, out)
-
-    def get_operand_array(self, operand, row_op, start):
-        """Return the array of an operand in the block that begins at `start`.
-
-        Its shape is (*axes that count the rows, width). If all entries of a row are the same, the
-        last axis has length 1.
-        """
-        count = min(self.step, self.sizes[0] - start)
-        width = 1 if operand.inner == 0 else row_op.width
-        view = operand.view._replace(shape=(count, *self.sizes[1:], width),
-                                     strides=(*operand.lead, operand.inner))
-        if operand.view.buffer in self.local:
-            return view.as_array(self.memory.ctypes.data + self.slots[operand.view.buffer],
-                                 self.memory)
-        return self.get_array(view._replace(offset=view.offset + start * operand.lead[0]))
+    Each array has the shape (*axes that count the rows, width). If all entries of a row are the
+    same, the last axis has length 1. The buffers `local` have memory for one block only.
+    """
+    def select(x):
+        if not isinstance(x, Operand):
+            return x
+        shape = (min(step, row_op.sizes[0] - start), *row_op.sizes[1:],
+                 1 if x.inner == 0 else row_op.width)
+        first = 0 if x.view.buffer in local else start * x.lead[0]
+        return x.view._replace(shape=shape, strides=(*x.lead, x.inner),
+                               offset=x.view.offset + first)
+    op = row_op.op.replace(inputs=[select(x) for x in row_op.inputs],
+                           output=select(row_op.output))
+    if row_op.form == "row_reduction":
+        return op.replace(options={**op.options, "axis": -1, "keepdims": True})
+    return op.replace(kind="copy") if op.kind in REDUCTIONS else op     # over axes of length 1
 
 
-def make_call(op, get_array):
-    """Return one operation as a function without arguments. get_array(view) is the View's array."""
-    inputs = [get_array(x) if isinstance(x, View) else x for x in op.inputs]
-    return make_numpy_call(op, inputs, None if op.output is None else get_array(op.output))
-
-
-def make_numpy_call(op, inputs, out):
+def make_call(op):
     """Return a function without arguments that computes `op`: if possible, a NumPy function."""
+    inputs = [x.as_array() if isinstance(x, View) else x for x in op.inputs]
+    out = None if op.output is None else op.output.as_array()
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")
     if op.ufunc is None:

@@ -27,7 +27,7 @@ class Buffer:
     role     "temporary" (in the arena), "input" (an argument of the step), "state" (a parameter, a
              gradient or a moment), "number" (one entry that every replay sets), "constant", or
              "shared" (on CUDA: the CPU computes it, the GPU reads it)
-    array    the array that owns the memory; None for a temporary
+    array    the array that owns the memory; None for a temporary without memory
     address  the lowest address of the memory; the offset of a View is counted from it
     """
 
@@ -44,7 +44,7 @@ class Buffer:
 
     @property
     def is_temporary(self):
-        return self.array is None
+        return self.role == "temporary"
 
 
 class View(NamedTuple):
@@ -97,19 +97,19 @@ class View(NamedTuple):
         """Return a contiguous view of the same memory, with the shape `shape`."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
-    def as_array(self, buffer_address, owner):
-        """Return the view's NumPy array. Its buffer is in memory of `owner`."""
-        return np.asarray(_Memory(self, buffer_address, owner))
+    def as_array(self):
+        """Return the view's NumPy array, in the memory of the buffer on the CPU."""
+        return np.asarray(_Memory(self))
 
 
 class _Memory:
     """The memory that a View describes. np.asarray makes an array of it and keeps `owner` alive."""
 
-    def __init__(self, view, buffer_address, owner):
-        self.owner = owner
+    def __init__(self, view):
+        self.owner = view.buffer.array
         self.__array_interface__ = {
             "version": 3, "typestr": view.dtype.str, "shape": view.shape, "strides": view.strides,
-            "data": (buffer_address + view.offset, False)}
+            "data": (view.buffer.address + view.offset, False)}
 
 
 class Number(Recorded):

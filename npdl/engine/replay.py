@@ -55,9 +55,9 @@ class Recording:
         release_freed_memory()
         if not self.mirror.keeps_structure:         # the next step is recorded again
             return
-        self._results = [recorder.get_view(x) for x in find_leaves(is_recorded_array, self._answer)]
-        self.operations = simplify(recorder.operations, self._results)
-        self.lowered = step.target.make_calls(self.operations, self._results)
+        results = [recorder.get_view(x) for x in find_leaves(is_recorded_array, self._answer)]
+        self.operations = simplify(recorder.operations, results)
+        self.lowered = step.target.make_calls(self.operations, results)
         self._backups = self._find_state_to_restore()
         try:
             self.answer = self.replay(arguments)    # so that the first step rounds like the others
@@ -108,7 +108,7 @@ class Recording:
         for function in self.recorder.before_replay:
             function()
         self._run_calls()
-        results = iter([self.lowered.get_array(view).copy()[()] for view in self._results])
+        results = iter([array.copy()[()] for array in self.lowered.results])
         for container, key, value in self.mirror.assignments:
             container[key] = plain_value(value)
         for container, key, entry in self.mirror.scalars:

@@ -38,8 +38,8 @@ class CCalls(Calls):
         if group not in self._functions:
             return super().make_group_calls(group)
         function, source = self._functions[group]
-        addresses = [array.ctypes.data for array in (
-            self._scratch, *map(self.get_array, source.pointers))]
+        addresses = [self._scratch.ctypes.data,
+                     *(view.buffer.address + view.offset for view in source.pointers)]
         function.restype, function.argtypes = None, [ctypes.c_void_p]
         table = (ctypes.c_void_p * len(addresses))(*addresses)
         return [(functools.partial(function, table), group.operations)]
