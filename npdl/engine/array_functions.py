@@ -57,8 +57,7 @@ def record_stack(recorder, parts, axis=0, out=None, **options):
     """Record np.stack: give each part a new axis, and record np.concatenate."""
     if out is not None or options or not all(isinstance(part, np.ndarray) for part in parts):
         return NotImplemented
-    place = axis % (parts[0].ndim + 1)
-    return np.concatenate([part[(slice(None),) * place + (None,)] for part in parts], place)
+    return np.concatenate([np.expand_dims(part, axis) for part in parts], axis)
 
 
 def record_full_like(recorder, like, fill_value, dtype=None, order="K", **options):
@@ -107,13 +106,8 @@ def record_sum_by_index(recorder, rows, index, size):
     """Record `functions.sum_by_index` as one operation. Replays check the range of the indices."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
-    return record_as_one_operation(recorder, "sum_by_index", make_sum_by_index(size),
-                                   [rows, index], options={"size": size})
-
-
-def make_sum_by_index(size):
-    """Return a function of (rows, index): `functions.sum_by_index` with this `size`."""
-    return lambda rows, index: functions.sum_by_index(rows, index, size)
+    return record_as_one_operation(recorder, "sum_by_index", functions.sum_by_index,
+                                   [rows, index, size])
 
 
 def record_take_along_axis(recorder, x, index, axis=-1):

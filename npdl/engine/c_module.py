@@ -25,7 +25,7 @@ class SumByIndexSource:
     """
 
     def __init__(self, name, op):
-        rows, index, out = self.pointers = [*op.inputs, op.output]
+        rows, index, out = self.pointers = op.views
         (size, width), kind = out.shape, TYPES[rows.dtype.name]
         most = min(size, index.size) * width
         self.scratch = 8 * (most + size)

@@ -170,7 +170,7 @@ class TakeKernel(Kernel):
     """A look-up: the rows x[index] of a table x, or np.take_along_axis."""
 
     def __init__(self, name, op):
-        x, index, out = self.views = [*op.inputs, op.output]
+        x, index, out = self.views = op.views
         if op.kind == "take":
             axis, steps = 0, index.strides
             rest = [0] * index.ndim + list(x.strides[1:])
@@ -199,7 +199,7 @@ class SumByIndexKernel(Kernel):
     """
 
     def __init__(self, name, op):
-        rows, index, out = self.views = [*op.inputs, op.output]
+        rows, index, out = self.views = op.views
         size, width = out.shape
         self.grid, self.block = (min(size, 65535),), (min(THREADS, -(-width // 32) * 32),)
         sizes, (row_steps, index_steps) = merge_axes(index.shape, [rows.strides[:-1],
@@ -222,7 +222,7 @@ SINGLE = (TakeKernel, SumByIndexKernel)         # of one operation
 
 def can_run_on_gpu(op):
     """Return True if the GPU can compute an operation: by a kernel, cuBLAS or CuPy."""
-    if op.output is None or op.effect:
+    if op.output is None or op.has_effect:
         return False
     return op.output.size == 0 or make_row_operation(op) is not None or is_library_call(op) or any(
         kernel.can_compute(op) for kernel in SINGLE)

@@ -14,9 +14,10 @@ from collections import Counter
 
 import numpy as np
 
-from npdl.engine.array_functions import add_out_argument, make_sum_by_index
+from npdl.engine.array_functions import add_out_argument
 from npdl.engine.operation import Buffer, Operation, View, contiguous_strides, may_overlap
 from npdl.engine.recording import run_take
+from npdl.functions import sum_by_index
 
 
 def multiply_embedding_once(operations):
@@ -88,7 +89,7 @@ def _rewrite_forward_product(op, lookups, writers, op_number):
     table, rows = lookup
     product = _new_temporary_view((table.shape[0], op.output.shape[1]), op.output.dtype)
     return [op.replace(inputs=[table, op.inputs[1]], output=product),
-            op.replace(kind="take", inputs=[product, rows], run=run_take, ufunc=None, loop=None,
+            op.replace(kind="take", inputs=[product, rows], run=run_take, loop=None,
                        options={})]
 
 
@@ -99,9 +100,8 @@ def _rewrite_weight_gradient(op, lookups, writers, op_number):
         return None
     table, rows = lookup
     sums = _new_temporary_view((table.shape[0], dy.shape[1]), dy.dtype)
-    size = table.shape[0]
-    return [op.replace(kind="sum_by_index", inputs=[dy, rows], output=sums, ufunc=None, loop=None,
-                       run=add_out_argument(make_sum_by_index(size)), options={"size": size}),
+    return [op.replace(kind="sum_by_index", inputs=[dy, rows, table.shape[0]], output=sums,
+                       loop=None, run=add_out_argument(sum_by_index), options={}),
             op.replace(inputs=[_transpose_view(table), sums])]
 
 
@@ -110,9 +110,9 @@ def _rewrite_embedding_gradient(op, writers, readers, op_number):
 
     Return None if another operation reads dx, or if the sum has more than half as many rows as dx.
     """
-    dx, index = op.inputs
+    dx, index, size = op.inputs
     pieces = _find_stacked_products(dx, writers, readers, op_number) if dx.ndim == 2 else []
-    size, weights = op.options["size"], {product.inputs[1] for _, product in pieces}
+    weights = {product.inputs[1] for _, product in pieces}
     if len(weights) != 1 or 2 * size > dx.shape[0]:
         return None
     total, operations = None, []
@@ -120,10 +120,10 @@ def _rewrite_embedding_gradient(op, writers, readers, op_number):
         dy = product.inputs[0]
         rows = index._replace(offset=index.offset + start * index.strides[0], shape=dy.shape[:1])
         sums = _new_temporary_view((size, dy.shape[1]), dy.dtype)
-        operations.append(op.replace(inputs=[dy, rows], output=sums))
+        operations.append(op.replace(inputs=[dy, rows, size], output=sums))
         if total is not None:
             both = _new_temporary_view(sums.shape, sums.dtype)
-            operations.append(Operation("add", [total, sums], both, np.add, ufunc=np.add,
+            operations.append(Operation("add", [total, sums], both, np.add,
                                         loop=(dy.dtype,) * 3, source=op.source))
             sums = both
         total = sums

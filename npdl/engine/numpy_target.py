@@ -83,7 +83,7 @@ def select_rows(row_op, start, step, local):
     op = row_op.op.replace(inputs=[select(x) for x in row_op.inputs],
                            output=select(row_op.output))
     if row_op.form == "row_reduction":
-        return op.replace(options={**op.options, "axis": -1, "keepdims": True})
+        return op.replace(run=functools.partial(op.run, axis=-1, keepdims=True))
     return op.replace(kind="copy") if op.kind in REDUCTIONS else op     # over axes of length 1
 
 
@@ -93,11 +93,7 @@ def make_call(op):
     out = None if op.output is None else op.output.as_array()
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")
-    if op.ufunc is None:
-        return functools.partial(op.run, *inputs, out=out)
-    if op.kind.endswith(".reduce"):
-        return functools.partial(op.ufunc.reduce, *inputs, out=out, **op.options)
-    return functools.partial(op.ufunc, *inputs, out=out, **op.options)
+    return functools.partial(op.run, *inputs, out=out)
 
 
 def choose_block_length(group):

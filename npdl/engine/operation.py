@@ -155,24 +155,20 @@ class Operation:
              such as "sort()", is any other function, which a replay simply calls
     inputs   Views, and Python or NumPy scalars
     output   a View; None for a guard (a check that a replay takes the same path)
-    run      a function: run(*inputs, out=output) computes the operation with NumPy
-    ufunc    the ufunc of an elementwise operation or a reduction, else None
+    run      a function: run(*inputs, out=output) computes the operation with NumPy. None for "copy"
     loop     for an elementwise operation, the dtypes to which NumPy casts the inputs, and the dtype
              of its result; else None
     options  further arguments, such as the axis of a sum
     source   (file, line) of the recorded code, for example of a layer
-    effect   True for a guard or a random draw, which run even if nothing reads their output
     """
 
     kind: str
     inputs: list
     output: Any
     run: Any
-    ufunc: Any = None
     loop: Any = None
     options: dict = field(default_factory=dict)
     source: Any = None
-    effect: bool = False
 
     replace = replace               # op.replace(inputs=..) returns a copy with other inputs
 
@@ -189,6 +185,11 @@ class Operation:
     @property
     def views(self):
         return self.read_views + self.written_views
+
+    @property
+    def has_effect(self):
+        """Return True for a guard or a draw, which run even if nothing reads their output."""
+        return self.kind in ("guard", "draw")
 
     @property
     def can_diverge(self):

@@ -15,6 +15,7 @@ copy of the state. Afterwards the recording refers to the arrays on the GPU agai
 
 import contextlib
 import copy
+import functools
 import operator
 import sys
 import threading
@@ -214,11 +215,9 @@ class Recorder:
         loop = self._loop_dtypes(ufunc, inputs, result) if plain else None
         operands = [self.as_operand(x, i, loop) for i, x in enumerate(inputs)]
 
-        def run(*arrays, out):
-            call(*arrays, out=out, **options)
         kind = ufunc.__name__ if method == "__call__" else ufunc.__name__ + ".reduce"
-        return self.add_operation(kind, operands, result, run, ufunc=ufunc, loop=loop,
-                                  options=options)
+        return self.add_operation(kind, operands, result, functools.partial(call, **options),
+                                  loop=loop, options=options)
 
     def _loop_dtypes(self, ufunc, inputs, result):
         """Return the dtypes in which a ufunc computes, one for each input and for the output."""
@@ -316,7 +315,7 @@ class Recorder:
         value = self.as_operand(value, 0, (out.dtype,))
         while getattr(value, "ndim", 0) > out.ndim:         # x[0] = y for y of shape (1, ..)
             value = value[0]
-        return self.add_operation("copy", [value], out, run_copy)
+        return self.add_operation("copy", [value], out, run=None)
 
     def record_getitem(self, x, index):
         """Record x[index], a view or a copy of x.
@@ -386,7 +385,7 @@ class Recorder:
 
         def run(out):
             np.copyto(out, draw())
-        return self.add_operation("draw", [], self.wrap_result(result), run, effect=True,
+        return self.add_operation("draw", [], self.wrap_result(result), run,
                                   options={"generator": rng})
 
     def record_guard(self, convert, value):
@@ -400,8 +399,7 @@ class Recorder:
         if isinstance(value, Number):
             self._call_now_and_in_replays(lambda: check(value.value))
         else:
-            self.add_operation("guard", [value], None, check, options={"convert": convert},
-                               effect=True)
+            self.add_operation("guard", [value], None, check, options={"convert": convert})
         return expected
 
 
@@ -436,10 +434,6 @@ def take_out_recorded_arrays(nested):
         arrays = iter(arrays)
         return map_nested(lambda x: next(arrays) if x is removed else plain_value(x), rest)
     return recorded, put_back
-
-
-def run_copy(x, out):
-    np.copyto(out, x, casting="unsafe")
 
 
 def run_take(x, index, out):

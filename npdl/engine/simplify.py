@@ -19,8 +19,6 @@ from collections import Counter
 from npdl.engine.gather import multiply_embedding_once
 from npdl.engine.operation import View
 
-PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}    # can be merged, as every ufunc
-
 
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
@@ -92,7 +90,7 @@ def _make_value_key(op, write_counts):
     Return None for an operation that may compute another value when it is repeated. `write_counts`
     is {buffer: the number of operations so far that have written into it}.
     """
-    if op.ufunc is None and op.kind not in PURE:
+    if op.kind == "draw" or op.kind.endswith("()"):
         return None
     inputs = tuple((x, write_counts[x.buffer]) if isinstance(x, View) else
                    (type(x).__name__, repr(x)) for x in op.inputs)
@@ -105,7 +103,7 @@ def remove_unused_operations(operations, results):
     live = {view.buffer for view in results}
     remaining = []
     for op in reversed(operations):
-        if op.effect or any(not view.buffer.is_temporary or view.buffer in live
+        if op.has_effect or any(not view.buffer.is_temporary or view.buffer in live
                             for view in op.written_views):
             remaining.append(op)
             live.update(view.buffer for view in op.read_views)
