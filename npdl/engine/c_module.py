@@ -25,7 +25,7 @@ class SumByIndexSource:
     """
 
     def __init__(self, name, op):
-        rows, index, out = self.pointers = op.views
+        rows, index, out = self.views = op.views
         (size, width), kind = out.shape, TYPES[rows.dtype.name]
         most = min(size, index.size) * width
         self.scratch = 8 * (most + size)
@@ -70,16 +70,16 @@ class SmallProductsSource:
     def __init__(self, name, op):
         a, b, out = (*op.inputs, op.output)
         kind, size, self.scratch = TYPES[out.dtype.name], out.dtype.itemsize, 0
-        self.pointers, sizes = [a, b, out], out.shape[:-2]
-        leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.pointers]
+        self.views, sizes = [a, b, out], out.shape[:-2]
+        leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.views]
         sizes, leads = merge_axes(sizes, leads)
         (m, n), k = out.shape[-2:], a.shape[-1]
         lines = [f"void {name}(char **P) {{", *loop_heads(sizes)]
         lines += [f"{kind} *{letter} = ({kind} *)P[{i}] + {offset_expression(lead, view)};"
-                  for i, letter, lead, view in zip((1, 2, 3), "abc", leads, self.pointers,
+                  for i, letter, lead, view in zip((1, 2, 3), "abc", leads, self.views,
                                                    strict=True)]
         (a_i, a_k), (b_k, b_j), (c_i, c_j) = (
-            tuple(s // size for s in x.strides[-2:]) for x in self.pointers)
+            tuple(s // size for s in x.strides[-2:]) for x in self.views)
         lines.append(f"for (size_t i = 0; i < {m}; i++) {{")
         if b_j == 1:
             lines += [f"{kind} sum[{n}];", "__builtin_memset(sum, 0, sizeof sum);",

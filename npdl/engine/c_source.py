@@ -16,6 +16,7 @@ loop reads. A temporary array that only this group uses becomes a C variable. If
 reads it, it becomes a row of scratch memory.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -32,15 +33,16 @@ class GroupSource:
     """Writes the C function of one group of operations.
 
     text      the source
-    pointers  the Views whose addresses are P[1], P[2], .. of the function's argument P; P[0] is the
+    views     the Views whose addresses are P[1], P[2], .. of the function's argument P; P[0] is the
               address of the scratch memory
     scratch   bytes of scratch memory
     """
 
     def __init__(self, name, group):
         self.row_ops, self.local = self._reshape_row_ops(group.row_ops), group.local
-        self.pointers, self.scratch, self._names = [], 0, 0
+        self.views, self.scratch, self._numbers = [], 0, itertools.count(1)
         self._pointer_names, self._scratch_rows, self._used = {}, {}, set()
+        self._stores = {}                   # {line that stores a row of scratch: the local buffer}
         self._lines, self._before, self._moving, self._after = [], [], [], []
         self._loop = None                   # the open loop along the row
         self._scalars = {}                  # {Operand: C variable}, if a row shares one entry
@@ -48,7 +50,8 @@ class GroupSource:
         for k, row_op in enumerate(self.row_ops):
             getattr(self, f"_write_{row_op.form}")(k, row_op)
         self._close_loop()
-        lines = [line for line, tag in self._lines if tag is None or tag in self._used]
+        lines = [line for line in self._lines
+                 if line not in self._stores or self._stores[line] in self._used]
         scratch = [row for key, row in self._scratch_rows.items() if key in self._used]
         self.text = self._format_function(name, lines, scratch)
 
@@ -72,7 +75,7 @@ class GroupSource:
         dtypes = [x.view.dtype if isinstance(x, Operand) else None for x in row_op.inputs]
         value = operation_expression(row_op.op, names, dtypes)
         self._open_loop(row_op.width)
-        self._lines.append((f"{row_op.output.c_type} v{i} = {value};", None))
+        self._lines.append(f"{row_op.output.c_type} v{i} = {value};")
         self._write_output(row_op.output, f"v{i}", row_op.width)
 
     def _write_row_reduction(self, i, row_op):
@@ -83,18 +86,18 @@ class GroupSource:
             is_wide = row_op.width > WIDE or row_op.op.options.get("dtype") == np.float64
             wide = "double" if is_wide else kind
             self._open_reduction_loop(row_op.width, f"{wide} s{i} = 0;", f"+:s{i}")
-            self._lines.append((f"s{i} += {x};", None))
+            self._lines.append(f"s{i} += {x};")
             self._close_loop()
         else:
             sign, order = ("-", ">") if row_op.op.kind.startswith("max") else ("", "<")
             self._open_reduction_loop(
                 row_op.width, f"{kind} s{i} = {sign}({kind})INFINITY; {kind} n{i} = 0;",
                 f"{'max' if order == '>' else 'min'}:s{i}", f"+:n{i}")
-            self._lines.append((f"{kind} v{i} = {x}; s{i} = v{i} {order} s{i} ? v{i} : s{i}; "
-                                f"n{i} += v{i} != v{i} ? v{i} : 0;", None))
+            self._lines.append(f"{kind} v{i} = {x}; s{i} = v{i} {order} s{i} ? v{i} : s{i}; "
+                               f"n{i} += v{i} != v{i} ? v{i} : 0;")
             self._close_loop()
-            self._lines.append((f"s{i} += n{i};", None))        # NaN if an entry is NaN
-        self._lines.append((f"{kind} r{i} = ({kind})s{i};", None))
+            self._lines.append(f"s{i} += n{i};")                # NaN if an entry is NaN
+        self._lines.append(f"{kind} r{i} = ({kind})s{i};")
         self._write_output(row_op.output, f"r{i}", 1)
 
     def _write_column_sum(self, i, row_op):
@@ -108,8 +111,8 @@ class GroupSource:
         self._used.add(key)
         self._before.append(f"for (size_t j = 0; j < {width}; j++) {total}[j] = 0;")
         self._open_loop(width)
-        self._lines.append((f"{total}[{0 if width == 1 else 'j'}] += {x};", None))
-        out, kind = self._add_pointer(row_op.output, moves_with_row=False), row_op.output.c_type
+        self._lines.append(f"{total}[{0 if width == 1 else 'j'}] += {x};")
+        out, kind = self._add_pointer(row_op.output), row_op.output.c_type
         step = row_op.output.inner // row_op.output.view.dtype.itemsize
         self._after.append(f"for (size_t j = 0; j < {width}; j++) "
                            f"{out}[j * {step}] = ({kind}){total}[j];")
@@ -128,7 +131,7 @@ class GroupSource:
         """Open a loop for a reduction. The C line `declaration` declares the result's variables."""
         if width == 1:
             self._close_loop()
-            self._lines.append((declaration, None))
+            self._lines.append(declaration)
             return
         self._open_loop(width)
         self._loop.before.append(declaration)
@@ -137,9 +140,8 @@ class GroupSource:
     def _close_loop(self):
         if self._loop is not None:
             loop, self._loop = self._loop, None
-            head = [*loop.before, *self._make_loop_head(loop)]
-            self._lines[loop.start:loop.start] = [(line, None) for line in head]
-            self._lines += [(line, None) for line in self._make_loop_tail(loop)]
+            self._lines[loop.start:loop.start] = [*loop.before, *self._make_loop_head(loop)]
+            self._lines += self._make_loop_tail(loop)
 
     def _make_loop_head(self, loop):
         clauses = "".join(f" reduction({clause})" for clause in loop.reductions)
@@ -171,9 +173,8 @@ class GroupSource:
             return self._loop.values[operand]
         if operand.inner == 0 or width == 1:
             return self._row_variable(operand)
-        name = self._new_variable_name("x")
-        line = f"{operand.c_type} {name} = {self._entry_expression(operand, width)};"
-        self._lines.append((line, None))
+        name = f"x{next(self._numbers)}"
+        self._lines.append(f"{operand.c_type} {name} = {self._entry_expression(operand, width)};")
         self._loop.values[operand] = name
         self._loop.read.append(operand)
         return name
@@ -181,17 +182,14 @@ class GroupSource:
     def _row_variable(self, operand):
         """Return the C variable of an operand that has only one entry for each row."""
         if operand not in self._scalars:
-            name = self._new_variable_name("y")
+            name = f"y{next(self._numbers)}"
             line = f"{operand.c_type} {name} = {self._entry_expression(operand, 1)};"
-            if self._loop is None:
-                self._lines.append((line, None))
-            else:
-                self._loop.before.append(line)
+            (self._lines if self._loop is None else self._loop.before).append(line)
             self._scalars[operand] = name
         return self._scalars[operand]
 
     def _write_output(self, operand, value, width):
-        """Add a C line that stores `value` in `operand`. The line is dropped if it is unused."""
+        """Add a C line that stores `value` in `operand`. A row that no line reads is not stored."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
             for old in [old for old in known if may_overlap(old.view, operand.view)]:
                 del known[old]
@@ -200,13 +198,13 @@ class GroupSource:
             self._loop.written.append(operand.view)
         else:
             self._scalars[operand] = value
-        tag = operand.view.buffer if self._is_local(operand) else None      # `_used` may drop it
-        entry = self._entry_expression(operand, width, is_written=True)
-        self._lines.append((f"{entry} = {value};", tag))
+        line = self._make_store(self._entry_expression(operand, width, is_written=True), value)
+        self._lines.append(line)
+        if self._is_local(operand):
+            self._stores[line] = operand.view.buffer
 
-    def _new_variable_name(self, letter):
-        self._names += 1
-        return f"{letter}{self._names}"
+    def _make_store(self, entry, value):
+        return f"{entry} = {value};"
 
     def _entry_expression(self, operand, width, is_written=False):
         """Return the C expression (such as `p1[j]`) of an operand's entry j in memory."""
@@ -225,16 +223,14 @@ class GroupSource:
         name = f"b{len(self._scratch_rows)}"
         return self._scratch_rows.setdefault(key, (name, c_type, width))[0]
 
-    def _add_pointer(self, operand, moves_with_row=True):
-        key = (*operand, moves_with_row)
-        if key not in self._pointer_names:
-            self.pointers.append(operand.view)
-            k, kind = len(self.pointers), operand.c_type
-            lead = self._leads[operand] if moves_with_row else ()
+    def _add_pointer(self, operand):
+        if operand not in self._pointer_names:
+            self.views.append(operand.view)
+            k, kind, lead = len(self.views), operand.c_type, self._leads[operand]
             line = f"{kind} *p{k} = ({kind} *)P[{k}] + {offset_expression(lead, operand.view)};"
-            (self._moving if moves_with_row else self._before).append(line)
-            self._pointer_names[key] = f"p{k}"
-        return self._pointer_names[key]
+            (self._moving if any(lead) else self._before).append(line)
+            self._pointer_names[operand] = f"p{k}"
+        return self._pointer_names[operand]
 
     def _format_function(self, name, lines, scratch_rows):
         """Return the source. `scratch_rows` has (name, C type, width) of each row of scratch."""

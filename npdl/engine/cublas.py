@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from npdl.backend import is_tf32
+from npdl.engine.rows import broadcast_strides
 from npdl.errors import BackendError
 
 SPACE = 32 << 20            # bytes of workspace, as NVIDIA recommends for its largest GPUs
@@ -114,7 +115,6 @@ def find_layout(x):
 
 def matrix_addresses(stack, batch_shape):
     """Return the address of each matrix in `stack`, broadcast to (*batch_shape, rows, columns)."""
-    steps = [0 if n == 1 else step for n, step in zip(stack.shape, stack.strides, strict=True)][:-2]
-    steps = [0] * (len(batch_shape) - len(steps)) + steps
+    steps = broadcast_strides(stack, len(batch_shape) + 2)[:-2]
     places = np.indices(batch_shape).reshape(len(batch_shape), -1)
     return (stack.data.ptr + np.dot(steps, places)).astype(np.uint64)

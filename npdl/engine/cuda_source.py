@@ -124,20 +124,18 @@ class GroupKernel(GroupSource, Kernel):
         return ["}", *(f"{name} = block_{COMBINE[operator][0]}({name});"
                        for operator, name in clauses), "__syncthreads();"]
 
-    def _write_output(self, operand, value, width):
-        super()._write_output(operand, value, width)
+    def _make_store(self, entry, value):
+        line = super()._make_store(entry, value)
         if self.has_blocks and self._loop is None:          # all threads have the same value
-            line, tag = self._lines.pop()
-            self._lines.append((f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();",
-                                tag))
+            return f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();"
+        return line
 
     def _format_function(self, name, lines, scratch_rows):
         start, step = ("blockIdx.x", "gridDim.x") if self.has_blocks else (GLOBAL, ALL)
         self.scratch = sum(8 * width for _, _, width in scratch_rows)
         shared = "__shared__ " if self.has_blocks else ""
         self._before += [f"{shared}{kind} {row}[{width}];" for row, kind, width in scratch_rows]
-        table = ", ".join(f"(char *)a{i}" for i in range(len(self.pointers)))
-        self.views = self.pointers
+        table = ", ".join(f"(char *)a{i}" for i in range(len(self.views)))
         self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before,
                                f"for (size_t r = {start}; r < {self.row_count}; r += {step}) {{",
                                *unravel_index_lines("r", self.sizes), *self._moving, *lines, "}"])

@@ -73,12 +73,9 @@ class View(NamedTuple):
     @property
     def is_contiguous(self):
         """Return True if the entries lie next to each other in C order."""
-        expected = self.dtype.itemsize
-        for n, stride in zip(self.shape[::-1], self.strides[::-1], strict=True):
-            if n != 1 and stride != expected:
-                return False
-            expected *= n
-        return True
+        expected = contiguous_strides(self.shape, self.dtype.itemsize)
+        return all(n == 1 or stride == wanted for n, stride, wanted
+                   in zip(self.shape, self.strides, expected, strict=True))
 
     @property
     def covers_buffer(self):

@@ -211,21 +211,13 @@ class Recorder:
         else:
             result = self.save_before_write(out)
             call(*values, out=result.value, **options)
-        plain = method == "__call__" and not options.keys() - {"casting", "subok"}
-        loop = self._loop_dtypes(ufunc, inputs, result) if plain else None
+        is_elementwise = method == "__call__" and ufunc.signature is None and (
+            not options.keys() - {"casting", "subok"})
+        loop = find_loop_dtypes(ufunc, inputs) if is_elementwise else None
         operands = [self.as_operand(x, i, loop) for i, x in enumerate(inputs)]
-
         kind = ufunc.__name__ if method == "__call__" else ufunc.__name__ + ".reduce"
         return self.add_operation(kind, operands, result, functools.partial(call, **options),
                                   loop=loop, options=options)
-
-    def _loop_dtypes(self, ufunc, inputs, result):
-        """Return the dtypes in which a ufunc computes, one for each input and for the output."""
-        kinds = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
-                 else type(plain_value(x)) for x in inputs]
-        if ufunc.signature is not None:
-            return (result.dtype,) * (len(inputs) + 1)
-        return ufunc.resolve_dtypes((*kinds, None), casting="unsafe")
 
     def as_operand(self, value, position, loop_dtypes):
         """Return `value` as input number `position` of an operation.
@@ -434,6 +426,13 @@ def take_out_recorded_arrays(nested):
         arrays = iter(arrays)
         return map_nested(lambda x: next(arrays) if x is removed else plain_value(x), rest)
     return recorded, put_back
+
+
+def find_loop_dtypes(ufunc, inputs):
+    """Return the dtypes in which a ufunc computes, one for each input and for the output."""
+    kinds = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
+             else type(plain_value(x)) for x in inputs]
+    return ufunc.resolve_dtypes((*kinds, None), casting="unsafe")
 
 
 def run_take(x, index, out):

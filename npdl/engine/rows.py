@@ -126,16 +126,15 @@ def _find_form_and_axes(op):
         reduced = {int(i) % len(shape) for i in axes if shape}
     long = [i for i, n in enumerate(shape) if n != 1]
     output = broadcast_strides(op.output, len(shape))
-    if reduced and len(op.output.shape) != len(shape):
+    if op.output.ndim != len(shape):            # a reduction without keepdims
         remaining = iter(op.output.strides)
         output = tuple(0 if i in reduced else next(remaining) for i in range(len(shape)))
-    output = tuple(0 if i in reduced else s for i, s in enumerate(output))
     strides = [(x, broadcast_strides(x, len(shape))) for x in op.read_views] + [(op.output, output)]
     flags = [i in reduced for i in long]
     count = sum(flags)
     if not count:
         form = "elementwise"
-    elif all(flags[len(flags) - count:]) and op.kind in REDUCTIONS:
+    elif all(flags[len(flags) - count:]):
         form = "row_reduction"
     elif all(flags[:count]) and op.kind == "add.reduce":
         form = "column_sum"
@@ -196,8 +195,6 @@ def split_strides(strides, sizes, new_sizes):
 
 def merge_axes(sizes, strides_of_arrays):
     """Join neighbouring axes if each array has one stride along both. Return (sizes, [strides])."""
-    if not sizes:
-        return (), [() for _ in strides_of_arrays]
     sizes, strides_of_arrays = list(sizes), [list(s) for s in strides_of_arrays]
     for i in range(len(sizes) - 2, -1, -1):
         if all(s[i] == s[i + 1] * sizes[i + 1] for s in strides_of_arrays):

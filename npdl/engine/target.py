@@ -39,7 +39,7 @@ class CCalls(Calls):
             return super().make_group_calls(group)
         function, source = self._functions[group]
         addresses = [self._scratch.ctypes.data,
-                     *(view.buffer.address + view.offset for view in source.pointers)]
+                     *(view.buffer.address + view.offset for view in source.views)]
         function.restype, function.argtypes = None, [ctypes.c_void_p]
         table = (ctypes.c_void_p * len(addresses))(*addresses)
         return [(functools.partial(function, table), group.operations)]
