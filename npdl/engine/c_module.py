@@ -7,8 +7,8 @@ C functions because NumPy is slow at both.
 
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, has_c_arrays, loop_heads, offset_expression
-from npdl.engine.rows import broadcast_strides, merge_axes
+from npdl.engine.c_source import GroupSource, loop_heads, offset_expression
+from npdl.engine.rows import broadcast_strides, has_c_arrays, merge_axes
 
 SMALL = 4096        # multiplications of one product; BLAS computes larger products
 HEAD = """#include <stddef.h>
@@ -68,11 +68,10 @@ class SmallProductsSource:
     """
 
     def __init__(self, name, op):
-        a, b, out = (*op.inputs, op.output)
+        a, _, out = self.views = op.views
         kind, size, self.scratch = TYPES[out.dtype.name], out.dtype.itemsize, 0
-        self.views, sizes = [a, b, out], out.shape[:-2]
         leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.views]
-        sizes, leads = merge_axes(sizes, leads)
+        sizes, leads = merge_axes(out.shape[:-2], leads)
         (m, n), k = out.shape[-2:], a.shape[-1]
         lines = [f"void {name}(char **P) {{", *loop_heads(sizes)]
         lines += [f"{kind} *{letter} = ({kind} *)P[{i}] + {offset_expression(lead, view)};"

@@ -265,12 +265,6 @@ def flatten_to_one_row(row_ops):
     return row_ops if None in flat else flat
 
 
-def has_c_arrays(op):
-    """Return True if C has all dtypes of an operation, and all its arrays are aligned."""
-    return all(x.dtype.name in TYPES and x.dtype.isnative and not any(
-        s % x.dtype.itemsize for s in (x.offset, *x.strides)) for x in (*op.read_views, op.output))
-
-
 def loop_heads(sizes):
     """Return the heads of C loops with the indices i0, i1, .."""
     return [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"

@@ -13,10 +13,16 @@ No kernel uses atomic additions, so the results are bitwise identical in each ru
 from npdl.engine import recorded_array
 from npdl.engine.c_math import TYPES
 from npdl.engine.c_module import SumByIndexSource
-from npdl.engine.c_source import GroupSource, flatten_to_one_row, has_c_arrays, offset_expression
+from npdl.engine.c_source import GroupSource, flatten_to_one_row, offset_expression
 from npdl.engine.cublas import can_multiply
 from npdl.engine.operation import may_overlap
-from npdl.engine.rows import Operand, broadcast_strides, make_row_operation, merge_axes
+from npdl.engine.rows import (
+    Operand,
+    broadcast_strides,
+    has_c_arrays,
+    make_row_operation,
+    merge_axes,
+)
 
 SHORT = 32              # the longest row that one thread computes
 SHARED = 40960          # bytes of a block's shared memory for scratch rows

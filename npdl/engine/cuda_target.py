@@ -173,17 +173,14 @@ class DeviceCall:
         allocator = self.target.cupy.cuda.using_allocator(self.pool.malloc)
         with self.target.using_stream(), allocator:
             self.memory.upload_staged(self.copied)
-            self._launch_all()
-
-    def _launch_all(self):
-        if self.graph is None and self.warm and self.target.captures:
-            self._capture_graph()
-        if self.graph is not None:
-            self.graph.launch(self.target.stream)
-            return
-        for launch in self.launches:
-            launch()
-        self.warm = True
+            if self.graph is None and self.warm and self.target.captures:
+                self._capture_graph()
+            if self.graph is not None:
+                self.graph.launch(self.target.stream)
+                return
+            for launch in self.launches:
+                launch()
+            self.warm = True
 
     def _capture_graph(self):
         """Capture the launches as a CUDA graph. If that fails, print one line with the reason."""

@@ -100,15 +100,17 @@ def format_report(lines, max_lines=SHOWN):
         place = f"{Path(line.file).parent.name}/{Path(line.file).name}:{line.number}"
         groups = sorted(line.groups)
         group = f"{groups[0]}" + (f" +{len(groups) - 1}" if len(groups) > 1 else "")
-        table.append(f"{place:<34} {line.operations:>5} {line.seconds * 1e3:>8.3f} "
-                     f"{line.seconds / total:>6.1%} {line.flop / 1e6:>8.2f} "
-                     f"{line.bytes / 1e6:>7.2f}  {group:<9} {line.text[:60]}")
-    rest = lines[max_lines:]
-    if rest:
-        table.append(f"{f'{len(rest)} other lines':<34} {sum(r.operations for r in rest):>5} "
-                     f"{sum(r.seconds for r in rest) * 1e3:>8.3f}")
+        table.append(format_row(place, [line], total, f"{group:<9} {line.text[:60]}"))
+    if rest := lines[max_lines:]:
+        table.append(format_row(f"{len(rest)} other lines", rest, total))
     groups = len(set().union(*(line.groups for line in lines)))
-    table.append(f"{'all':<34} {sum(line.operations for line in lines):>5} {total * 1e3:>8.3f} "
-                 f"       {sum(line.flop for line in lines) / 1e6:>8.2f} "
-                 f"{sum(line.bytes for line in lines) / 1e6:>7.2f}  in {groups} calls")
+    table.append(format_row("all", lines, total, f"in {groups} calls"))
     return "\n".join(table)
+
+
+def format_row(title, lines, total_seconds, end=""):
+    """Return a row of the report, with the sum of the cost of some lines."""
+    operations, seconds, flop, count = (sum(getattr(line, name) for line in lines)
+                                        for name in ("operations", "seconds", "flop", "bytes"))
+    return (f"{title:<34} {operations:>5} {seconds * 1e3:>8.3f} {seconds / total_seconds:>6.1%} "
+            f"{flop / 1e6:>8.2f} {count / 1e6:>7.2f}  {end}").rstrip()

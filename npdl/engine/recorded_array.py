@@ -152,13 +152,9 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 
     def reshape(self, *shape, order="C"):
         shape = shape[0] if len(shape) == 1 else shape
-        result = self.value.reshape(shape, order=order)
-        if np.may_share_memory(result, self.value) or order != "C":
-            return self.recorder.record_call(np.reshape, (self, shape), {"order": order})
-        out = self.recorder.wrap_result(np.empty(result.shape, result.dtype))
-        view = self.recorder.record_call(np.reshape, (out, self.shape), {})
-        self.recorder.record_copy(self, view)
-        return out
+        is_view = np.may_share_memory(self.value.reshape(shape, order=order), self.value)
+        source = self if is_view or order != "C" else self.copy()
+        return self.recorder.record_call(np.reshape, (source, shape), {"order": order})
 
 
 class RecordedGenerator:

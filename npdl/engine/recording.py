@@ -377,8 +377,7 @@ class Recorder:
 
         def run(out):
             np.copyto(out, draw())
-        return self.add_operation("draw", [], self.wrap_result(result), run,
-                                  options={"generator": rng})
+        return self.add_operation("draw", [], self.wrap_result(result), run)
 
     def record_guard(self, convert, value):
         """Return convert(x), for example bool(x). Replays check that the result is the same."""

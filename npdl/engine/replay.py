@@ -47,7 +47,7 @@ class Recording:
             self.mirror.record_assignments()
         recorder.check_overlaps()
         recorder.check_written()
-        for x in find_leaves(lambda x: not isinstance(x, (np.ndarray, Real, np.generic, *PLAIN)),
+        for x in find_leaves(lambda x: not isinstance(x, (np.ndarray, Real, *PLAIN)),
                              self._answer):
             raise Unsupported(f"the step returns a {type(x).__name__}; return arrays, numbers, and "
                               "tuples, lists or dicts of them")

@@ -87,7 +87,7 @@ def make_row_operation(op, row_count=None):
     sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
     for view, along in strides:
         inner = find_joined_stride(shape[cut:], along[cut:])
-        if inner is None or any(s % view.dtype.itemsize for s in (*along, view.offset)):
+        if inner is None:
             return None
         operands.append(Operand(view, along[:cut], inner))
     *sources, output = operands
@@ -99,10 +99,15 @@ def make_row_operation(op, row_count=None):
     return RowOperation(op, form, sizes, width, inputs, next(operands))
 
 
+def has_c_arrays(op):
+    """Return True if C has all dtypes of an operation, and all its arrays are aligned."""
+    return all(x.dtype.name in TYPES and x.dtype.isnative and not any(
+        s % x.dtype.itemsize for s in (x.offset, *x.strides)) for x in op.views)
+
+
 def _can_generate_code(op):
     """Return True if code can be generated for an operation and its dtypes."""
-    dtypes = [x.dtype for x in (*op.read_views, op.output)] + list(op.loop or ())
-    if not all(dtype.name in TYPES and dtype.isnative for dtype in dtypes):
+    if not has_c_arrays(op) or any(dtype.name not in TYPES for dtype in op.loop or ()):
         return False
     if op.kind in REDUCTIONS:
         return op.read_views[0].dtype.kind == "f" and op.output.dtype.kind == "f" and not (

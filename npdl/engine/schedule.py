@@ -98,8 +98,6 @@ def group_operations(operations, results):
 
 def _try_join_group(groups, op):
     """Add an operation to the latest group that can take it. Return False if there is none."""
-    if op.output is None:
-        return False
     for i, group in enumerate(reversed(groups[-LOOK_BACK:])):
         joins = i == 0 and len(group.large) < MOST_ARRAYS or group.shares_array_with(op)
         if joins and group.try_add(op):

@@ -30,8 +30,9 @@ from npdl.engine.recorded_array import Recorded, Unsupported
 COUNTER = "steps"           # an attribute that is known to change in every step
 MISSING = object()
 _owned = weakref.WeakValueDictionary()      # {(id of a container, key, i): array made for replays}
-PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtype, np.ufunc, Enum,
-         types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+PLAIN = (bool, int, float, complex, np.generic, str, bytes, range, slice, frozenset, type(None),
+         type, np.dtype, np.ufunc, Enum, types.FunctionType, types.BuiltinFunctionType,
+         types.ModuleType)
 
 
 class Mirror:
@@ -55,7 +56,7 @@ class Mirror:
 
     def copy(self, value):
         """Return the copy of a value. An object that occurs twice has one copy."""
-        if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
+        if isinstance(value, PLAIN):
             if has_objects_in_closure(value):
                 raise Unsupported(f"the function {value.__name__} of the model has objects in its "
                                   "closure, which can't be copied; make them attributes of a "
@@ -257,8 +258,7 @@ def get_entries(container):
 def has_objects_in_closure(function):
     """Return True for a function whose closure has variables that are not plain values."""
     cells = getattr(function, "__closure__", None) or ()
-    return not all(isinstance(cell.cell_contents, (bool, int, float, np.generic, *PLAIN))
-                   for cell in cells)
+    return not all(isinstance(cell.cell_contents, PLAIN) for cell in cells)
 
 
 def is_random_generator(value):
