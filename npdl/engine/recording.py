@@ -16,6 +16,7 @@ copy of the state. Afterwards the recording refers to the arrays on the GPU agai
 import contextlib
 import copy
 import functools
+import itertools
 import operator
 import sys
 import threading
@@ -121,20 +122,19 @@ class Recorder:
         self.generators.append(RecordedGenerator(self, generator))
         if hasattr(generator, "bit_generator"):
             bits = generator.bit_generator
-            self._saved[id(generator)] = (lambda state: setattr(bits, "state", state), bits.state)
+            self._saved[id(generator)] = functools.partial(setattr, bits, "state", bits.state)
         return self.generators[-1]
 
     def roll_back(self):
         """Restore the arrays and the generators that the recorded step has changed."""
-        for restore, saved in self._saved.values():
-            restore(saved)
+        for restore in self._saved.values():
+            restore()
         self._saved.clear()
 
     def check_overlaps(self):
         """Raise Unsupported if two arrays share memory and are not views of one array."""
         buffers = sorted(self._buffers.values(), key=lambda buffer: buffer.address)
-        if any(a.address + a.nbytes > b.address
-               for a, b in zip(buffers, buffers[1:], strict=False)):
+        if any(a.address + a.nbytes > b.address for a, b in itertools.pairwise(buffers)):
             raise Unsupported("two arrays of the step share memory, but NumPy doesn't know it ("
                               "their `base` is not one array); use slices of one array")
 
@@ -177,7 +177,7 @@ class Recorder:
         root = array.buffer.array
         if root is not None and id(root) not in self._saved:
             before = root.copy() if root.any() else 0           # new gradients and moments are 0
-            self._saved[id(root)] = (lambda saved: np.copyto(root, saved, "unsafe"), before)
+            self._saved[id(root)] = functools.partial(np.copyto, root, before, "unsafe")
         return array
 
     def record_ufunc(self, ufunc, method, inputs, options):

@@ -6,6 +6,7 @@ x (B, S, D) has B * S rows of width D. Operations with the same number of rows c
 over the rows, so that a row stays in the cache while all of them work on it.
 """
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -84,19 +85,18 @@ def make_row_operation(op, row_count=None):
     cut = _count_row_axes(form, shape, reduced, row_count)
     if cut is None:
         return None
-    sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
+    operands = {}
     for view, along in strides:
         inner = find_joined_stride(shape[cut:], along[cut:])
         if inner is None:
             return None
-        operands.append(Operand(view, along[:cut], inner))
-    *sources, output = operands
+        operands[view] = Operand(view, along[:cut], inner)
+    output = operands[op.output]
     if any(may_overlap(x.view, output.view) and (x.view.offset, x.lead, x.inner) != (
-            output.view.offset, output.lead, output.inner) for x in sources):
+            output.view.offset, output.lead, output.inner) for x in operands.values()):
         return None                         # x[1:] = x[:-1]: NumPy first copies the overlap
-    operands = iter(operands)
-    inputs = tuple(next(operands) if isinstance(x, View) else x for x in op.inputs)
-    return RowOperation(op, form, sizes, width, inputs, next(operands))
+    inputs = tuple(operands[x] if isinstance(x, View) else x for x in op.inputs)
+    return RowOperation(op, form, shape[:cut], math.prod(shape[cut:]), inputs, output)
 
 
 def has_c_arrays(op):
@@ -151,14 +151,11 @@ def _find_form_and_axes(op):
 
 def _count_row_axes(form, shape, reduced_count, row_count):
     """Return how many leading axes count the rows, or None if there can't be `row_count` rows."""
-    if form == "elementwise":
-        cuts = range(len(shape), -1, -1)
-        preferred = max(0, len(shape) - 1)
-    else:
-        preferred = reduced_count if form == "column_sum" else len(shape) - reduced_count
-        cuts = [preferred]
+    preferred = {"elementwise": max(0, len(shape) - 1), "column_sum": reduced_count,
+                 "row_reduction": len(shape) - reduced_count}[form]
     if row_count is None:
         return preferred
+    cuts = range(len(shape), -1, -1) if form == "elementwise" else [preferred]
     return next((cut for cut in cuts if math.prod(shape[:cut]) == row_count), None)
 
 
@@ -181,9 +178,10 @@ def find_common_axis_sizes(sizes_a, sizes_b):
     """
     cuts = sorted({math.prod(sizes[i:]) for sizes in (sizes_a, sizes_b)
                    for i in range(len(sizes) + 1)}, reverse=True)
-    if any(outer % inner for outer, inner in zip(cuts, cuts[1:], strict=False)):
+    pairs = list(itertools.pairwise(cuts))
+    if any(outer % inner for outer, inner in pairs):
         return None
-    return tuple(outer // inner for outer, inner in zip(cuts, cuts[1:], strict=False))
+    return tuple(outer // inner for outer, inner in pairs)
 
 
 def split_strides(strides, sizes, new_sizes):
