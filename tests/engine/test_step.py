@@ -505,9 +505,10 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target, monkey
 def test_a_report_lists_the_costs_of_lines_and_their_sums():
     lines = [Line(re.__file__, 1, 2, 0.003, 4_000_000, 8_000_000, {0, 3}),
              Line(re.__file__, 2, 3, 0.001, 0, 500_000, {1})]
-    assert [line.split() for line in format_report(lines, 1).splitlines()[1:]] == [
-        "re/__init__.py:1 2 3.000 75.0% 4.00 8.00 0 +1 #".split(), "1 other lines 3 1.000".split(),
-        "all 5 4.000 4.00 8.50 in 3 calls".split()]
+    assert [" ".join(line.split()) for line in format_report(lines, 1).splitlines()[1:]] == [
+        "re/__init__.py:1 2 3.000 75.0% 4.00 8.00 0 +1 #",
+        "1 other lines 3 1.000 25.0% 0.00 0.50",
+        "all 5 4.000 100.0% 4.00 8.50 in 3 calls"]
 
 
 def test_steps_in_threads_do_not_disturb_each_other():
