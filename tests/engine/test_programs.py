@@ -76,7 +76,9 @@ def run_random_program(seed, state, x, y):
 
     def concatenate():
         a = pick_array(3)
-        return np.concatenate([a, shrink_values(a), a[:, :1]], 1) if a.shape[1] < 9 else a[:, :3]
+        both = np.concatenate([shrink_values(a), np.tanh(a)])
+        return [both[:len(a)] + both[len(a):], both[:, :3],
+                np.concatenate([a, shrink_values(a), a[:, :1]], 1)][rng.integers(3)]
 
     def look_up():
         a = pick_array(3)
@@ -436,8 +438,13 @@ def add_after_reading_zeros(grad, state, x):
     return zeros
 
 
+def add_narrow_product(grad, state, x):
+    narrow = x.astype(np.float32)
+    grad += narrow @ narrow
+
+
 @pytest.mark.parametrize("add", [
-    add_after_reading_zeros, add_to_some_rows, add_returned_product, add_state,
+    add_narrow_product, add_after_reading_zeros, add_to_some_rows, add_returned_product, add_state,
     add_to_the_transpose])
 def test_partial_or_shared_first_gradient_is_added(add):
     def function(grad, state, x):
