@@ -20,7 +20,7 @@ from npdl import optim
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.engine import RecordedStep, compile_step, training_step
-from npdl.engine.profile import Line, format_report, profile
+from npdl.engine.profile import Line, count_flop, format_report, profile
 from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError, WeightedCrossEntropy
@@ -500,6 +500,16 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target, monkey
     assert (dW.operations, dW.flop) == (2, 2 * 2048 * 64 * (64 + 3)) and dW.seconds == 2
     assert dW.bytes == 4 * (2048 * (64 + 64 + 64 + 3) + 64 * (64 + 3))
     assert format_report(lines).count("\n") == min(len(lines), 30) + 1 + (len(lines) > 30)
+
+
+def test_copies_and_guards_have_no_flop():
+    def function(x, index):
+        return x.copy() + x[index] @ x if x.sum() > 0 else x
+    step = RecordedStep(function, (), "numpy")
+    step(np.ones((4, 4)), np.array([3, 0, 1, 2]))
+    flop = {op.kind: count_flop(op) for op in step.recordings[0].operations}
+    assert {name: flop[name] for name in ("copy", "take", "guard", "add", "matmul")} == {
+        "copy": 0, "take": 0, "guard": 0, "add": 16, "matmul": 2 * 4**3}
 
 
 def test_a_report_lists_the_costs_of_lines_and_their_sums():
