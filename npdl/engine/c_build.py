@@ -107,9 +107,9 @@ def _compile(source, compiler, library_path):
         try:
             done = subprocess.run([compiler, *FLAGS, str(file), "-o", str(compiled), "-lm"],
                                   capture_output=True, text=True, timeout=PATIENCE)
-        except subprocess.SubprocessError as error:
-            raise CompilerError(f"the C compiler {compiler} did not finish ({error}); set CC to "
-                                "the path of another compiler") from error
+        except subprocess.TimeoutExpired as error:
+            raise CompilerError(f"the C compiler {compiler} did not finish in {PATIENCE} seconds; "
+                                "set CC to the path of another compiler") from error
         if done.returncode < 0:
             raise CompilerError(f"the C compiler {compiler} was stopped by signal "
                                 f"{-done.returncode}, perhaps because memory was full")

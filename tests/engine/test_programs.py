@@ -372,6 +372,11 @@ def make_recording(function, *arrays, target="numpy"):
     return step.recordings[0]
 
 
+def test_a_stack_of_matrices_times_a_matrix_is_one_product():
+    recording = make_recording(np.matmul, np.ones((2, 3, 4)), np.ones((4, 5)))
+    assert [op.output.shape for op in recording.operations] == [(6, 5)]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_view_knows_its_bytes(seed):
     rng = np.random.default_rng(seed)
