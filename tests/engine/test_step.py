@@ -550,6 +550,23 @@ def test_a_step_that_changes_the_length_of_a_list_runs_plainly(change, each, why
     assert why in capsys.readouterr().err
 
 
+def count_and_read_a_value(owner, x):
+    owner.count += 1
+    return x * float(x.sum())
+
+
+@pytest.mark.parametrize(("function", "last", "why"), [
+    (count_and_read_a_value, 11, "a value that changes"),
+    (lambda owner, x: owner.items.append(x), 9, "a list that gets longer")])
+def test_the_engine_gives_up_after_nine_more_recordings(function, last, why):
+    lines, calls = [], itertools.count()
+    step = RecordedStep(function, (Cache(items=[], count=0),), "numpy", lines.append)
+    while not lines:
+        i = next(calls)
+        step(np.full(3, float(i)))
+    assert i == last and why in lines[0]
+
+
 def store_random_numbers(owner, x):
     owner.mask = np.random.rand(3)
     owner.mean = owner.mask.sum()
