@@ -184,18 +184,21 @@ def run_unusual_step(o, x, index):
     np.put(y, [0, 5], 2.0)
     y[0].fill((0 * x).sum().item() + (0 * x).tolist()[0][0] + int(0 * index[0]))
     y.astype(y.dtype, copy=False)[2] = 4.0      # writes into y
-    return (total, first_total, y, before, after, old, rows @ x.T, rows.T @ x[index % 4],
-            small != -100, small < 300, index < 2**63, index < 2**70, 1 / np.abs(-0.0 * np.abs(x)),
-            index * o.count * sum(o.rates.values()), x.astype(">f8") * 2.0,
-            x.astype(np.float32, copy=False),
-            x * (2.0 if o.mode is Mode.FAST else 3.0), o.multiply(x) + o.items[0] + [1, 2, 3],
-            np.concatenate([x[:0], x[:0]]), np.stack([x[0], [1.0, 2.0, 3.0]]),
-            index * o.unit, np.where(index, index, -1), (x > 0) ** 2, x**3, x @ x[0], x[0] @ x.T,
-            np.divmod(x, 0.5)[1], x.astype(np.result_type(x, np.float32)), ~(x > 0),
-            np.maximum(x > 0, x < 1), np.minimum(x > 0, x < 1), np.equal(x > 0, True),
-            np.where(x > 0, np.nan, x), np.where(x > 0, x, -np.inf), np.zeros_like(x, subok=False),
-            np.take_along_axis(x[0], index % 3, None), functions.sum_by_index(
-                x.astype(">f8"), index[:4] % 3, 3), o.left - o.right, np.ones_like(x), np.ones(2))
+    floats = (
+        rows @ x.T, rows.T @ x[index % 4], x @ x[0], x[0] @ x.T, x**3, 1 / np.abs(-0.0 * np.abs(x)),
+        np.divmod(x, 0.5)[1], x * (2.0 if o.mode is Mode.FAST else 3.0), x.astype(">f8") * 2.0,
+        x.astype(np.float32, copy=False), x.astype(np.result_type(x, np.float32)),
+        o.multiply(x) + o.items[0] + [1, 2, 3], o.left - o.right, np.concatenate([x[:0], x[:0]]),
+        np.stack([x[0], [1.0, 2.0, 3.0]]), np.where(x > 0, np.nan, x), np.where(x > 0, x, -np.inf),
+        np.take_along_axis(x[0], index % 3, None), np.zeros_like(x, subok=False), np.ones_like(x),
+        functions.sum_by_index(x.astype(">f8"), index[:4] % 3, 3))
+    integers = (
+        index * o.count * sum(o.rates.values()), index * o.unit, np.where(index, index, -1),
+        (index[:, None] * np.arange(3)).min(1), (x > 0) ** 2)
+    bools = (
+        small != -100, small < 300, index < 2**63, index < 2**70, ~(x > 0), np.equal(x > 0, True),
+        np.maximum(x > 0, x < 1), np.minimum(x > 0, x < 1))
+    return (total, first_total, y, before, after, old, *floats, *integers, *bools, np.ones(2))
 
 
 @pytest.mark.usefixtures("unoptimized_compiler")
