@@ -14,7 +14,7 @@ import npdl
 from npdl.engine import CompilerError, RecordedStep, c_build, c_math, compile_step
 from npdl.engine.c_module import HEAD
 from npdl.engine.c_source import GroupSource
-from npdl.functions import sum_by_index
+from npdl.functions import softmax, softmax_backward, sum_by_index
 from npdl.losses import SequenceLoss, SquaredError
 
 COMPILERS = [name for name in ("gcc", "clang") if c_build.shutil.which(name)]
@@ -75,6 +75,17 @@ def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
     step(*rng.standard_normal((2, 3, 200), np.float32))
     lowered = step.recorded.recordings[0].lowered
     assert lowered._scratch.nbytes < model.W.data.nbytes     # AdamW's temporaries are variables
+
+
+@pytest.mark.usefixtures("unoptimized_compiler")
+def test_wide_rows_of_scratch_memory_do_not_overlap():
+    def function(x, dy):
+        y = softmax(x)
+        return y, softmax_backward(dy * y, y)
+    step, given = RecordedStep(function, (), "c"), np.random.default_rng(0).random((2, 4, 999))
+    for found, wanted in zip(step(*given), function(*given), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-15)
+    assert step.recordings[0].lowered._scratch.nbytes > 2 * 999 * 8
 
 
 @pytest.mark.usefixtures("unoptimized_compiler")

@@ -156,8 +156,8 @@ def make_state():
     both, items, memory = np.zeros((4, 3)), Items([np.ones(3)]), bytearray(48)
     items.factor = 2.0
     return Cache(h=both, c=both, best=np.ones((4, 3)), now=np.zeros((4, 3)), kept=None, count=1,
-                 unit=1, table=np.arange(9.0).reshape(3, 3), square=np.eye(3), mode=Mode.FAST,
-                 items=items, multiply=items.multiply, rates={"old": 2.0},
+                 last=None, unit=1, table=np.arange(9.0).reshape(3, 3), square=np.eye(3),
+                 mode=Mode.FAST, items=items, multiply=items.multiply, rates={"old": 2.0},
                  seen=np.zeros((4, 3), bool), left=np.frombuffer(memory, count=3),
                  right=np.frombuffer(memory, offset=24))
 
@@ -178,6 +178,7 @@ def run_unusual_step(o, x, index):
     o.best, o.kept, o.h, o.c = o.now, x, np.tanh(x + o.c), o.c * 0.5 + x
     o.seen |= x > 0
     o.count += 1
+    o.last = Cache(y=2.0 * x)
     rows, small = o.table[index], index.astype("uint8")
     np.matmul(x[:3], o.square, out=o.square)
     o.left += x[0]                              # `left` and `right` lie side by side
@@ -189,7 +190,8 @@ def run_unusual_step(o, x, index):
         np.divmod(x, 0.5)[1], x * (2.0 if o.mode is Mode.FAST else 3.0), x.astype(">f8") * 2.0,
         x.astype(np.float32, copy=False), x.astype(np.result_type(x, np.float32)),
         o.multiply(x) + o.items[0] + [1, 2, 3], o.left - o.right, np.concatenate([x[:0], x[:0]]),
-        np.stack([x[0], [1.0, 2.0, 3.0]]), np.where(x > 0, np.nan, x), np.where(x > 0, x, -np.inf),
+        np.stack([x[0], [1.0, 2.0, 3.0]]), np.concatenate([x[0], [1.0]]), np.add.reduce(x),
+        np.where(x > 0, np.nan, x), np.where(x > 0, x, -np.inf),
         np.take_along_axis(x[0], index % 3, None), np.zeros_like(x, subok=False), np.ones_like(x),
         functions.sum_by_index(x.astype(">f8"), index[:4] % 3, 3))
     integers = (
