@@ -16,7 +16,8 @@ from npdl.engine.recorded_array import Diverged, plain_value
 OF_SHAPES = {np.can_cast, np.common_type, np.iscomplexobj, np.isrealobj, np.ndim, np.result_type,
              np.shape, np.size}
 # These functions return views of their arguments, which depend on the shapes only.
-VIEWS_OF_SHAPES = {np.atleast_1d, np.atleast_2d, np.atleast_3d, np.broadcast_arrays, np.meshgrid}
+VIEW_FUNCTIONS = {np.atleast_1d, np.atleast_2d, np.atleast_3d, np.broadcast_arrays, np.ix_,
+                  np.meshgrid}
 IN_PLACE = {np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask}
 
 
@@ -85,7 +86,7 @@ def add_out_argument(function):
     def run(*inputs, out):
         result = function(*inputs)
         if np.shape(result) != out.shape or getattr(result, "dtype", out.dtype) != out.dtype:
-            raise Diverged("a result has another shape, or is complex")
+            raise Diverged("a result has another shape or dtype")
         np.copyto(out, result, casting="unsafe")
     return run
 

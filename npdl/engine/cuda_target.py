@@ -103,6 +103,9 @@ def prepare_uploads(host_ops, device_ops, results):
     views = [view for op in device_ops for view in op.views] + results
     used = list(dict.fromkeys(view.buffer for view in views))       # each once, in this order
     changing = [b for b in used if b.role in ("input", "number", "shared")]
+    if any(b.role in ("state", "scalar") and isinstance(b.array, np.ndarray) for b in used):
+        raise Unsupported("the model has a NumPy array or a NumPy scalar that the step reads or "
+                          "changes on the GPU; give the model CuPy arrays, and Python numbers")
     return changing + [b for b in used if b.role == "constant"], len(changing)
 
 

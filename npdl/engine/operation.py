@@ -25,8 +25,9 @@ class Buffer:
     """One block of memory.
 
     role     "temporary" (in the arena), "input" (an argument of the step), "state" (a parameter, a
-             gradient or a moment), "number" (one entry that every replay sets), "constant", or
-             "shared" (on CUDA: the CPU computes it, the GPU reads it)
+             gradient or a moment), "number" (one entry that every replay sets), "scalar" (an
+             attribute that is a NumPy scalar), "constant", or "shared" (on CUDA: the CPU computes
+             it, the GPU reads it)
     array    the array that owns the memory; None for a temporary without memory
     address  the lowest address of the memory; the offset of a View is counted from it
     """

@@ -60,7 +60,7 @@ class Recorded:
         return self.recorder.record_guard(int, self)
 
     def __str__(self):
-        return format(self)
+        return self.recorder.record_guard(str, self)
 
     def __format__(self, spec):
         return self.recorder.record_guard(lambda x: format(x, spec), self)
@@ -183,7 +183,8 @@ def _make_in_place_method(name):
         if not self.value.flags.writeable:              # x[i] += 1: x[i] = x[i] + 1 must follow
             return self.recorder.expect_write(new_array_method(self, other))
         buffer = self.buffer
-        is_scalar = self.ndim == 0 and buffer.is_temporary and buffer.nbytes == self.nbytes
+        is_scalar = self.ndim == 0 and buffer.nbytes == self.nbytes and (
+            buffer.is_temporary or buffer.role == "scalar")
         return NotImplemented if is_scalar else method(self, other)
     return in_place
 

@@ -29,7 +29,7 @@ from npdl.engine.array_functions import (
     FUNCTIONS,
     IN_PLACE,
     OF_SHAPES,
-    VIEWS_OF_SHAPES,
+    VIEW_FUNCTIONS,
     add_out_argument,
 )
 from npdl.engine.operation import Buffer, Number, Operation, View, find_base_array
@@ -277,11 +277,12 @@ class Recorder:
         if not isinstance(result, (np.ndarray, np.generic, bool, int, float)):
             raise Unsupported(f"{get_function_name(function)} returned {result!r}, which can't be "
                               "recorded; call functions that return arrays or numbers")
-        for x in inputs:
+        for i, x in enumerate(inputs):
             if x.value.size and np.may_share_memory(x.value, result):
-                for other in inputs:    # offset and strides may depend on integers, as in np.split
-                    if function is np.trim_zeros or other is not x and (
-                            other.dtype.kind in "iu" and function not in VIEWS_OF_SHAPES):
+                # The offset and the strides of a view may depend on integers, as in np.split
+                for j, other in enumerate(inputs):
+                    if function is np.trim_zeros or i != j and (
+                            other.dtype.kind in "iu" and function not in VIEW_FUNCTIONS):
                         other.tolist()
                 return RecordedArray(self, result, x.buffer)
         name, output = get_function_name(function) + "()", self.wrap_result(result)
@@ -315,13 +316,24 @@ class Recorder:
         If the index is an integer that the step computes, NumPy returns a view, but a replay makes
         a copy. So the result is read-only.
         """
-        result = self._record_getitem(x, index)
+        result = self._record_entries(x, index)
         parts = index if isinstance(index, tuple) else (index,)
-        ranks = [i.ndim if isinstance(i, np.ndarray) else 1 for i in parts
-                 if isinstance(i, (np.ndarray, list))]
-        if ranks and not any(ranks) and result.ndim:
+        arrays = [i for i in parts if isinstance(i, (np.ndarray, list))]
+        if arrays and result.ndim and all(
+                isinstance(i, np.ndarray) and i.ndim == 0 and i.dtype.kind in "iu" for i in arrays):
             result.value.setflags(write=False)
         return result
+
+    def _record_entries(self, x, index):
+        """Record x[index] as a view of x, a look-up of rows ("take"), or any other copy."""
+        if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
+            result = self.wrap_result(x.value[plain_value(index)])
+            if type(index) is RecordedArray:
+                self.is_index_in_range(index, len(x))
+            if index.min() < 0:
+                index = np.where(index < 0, index + len(x), index)
+            return self.add_operation("take", [x, index], result, run_take)
+        return self.record_call(operator.getitem, (x, index), {})
 
     def expect_write(self, value):
         """Return x[i] + y, the result of `x[i] += y`, which is then written into x[i]."""
@@ -333,24 +345,14 @@ class Recorder:
         for _, (path, line) in self._unwritten.values():
             refuse_row_copy(f" ({path}:{line})")
 
-    def _record_getitem(self, x, index):
-        """Record x[index]: a view of x, a look-up of rows ("take"), or any other copy."""
-        if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
-            result = self.wrap_result(x.value[plain_value(index)])
-            if type(index) is RecordedArray:
-                self.is_index_in_range(index, len(x))
-            if index.min() < 0:
-                index = np.where(index < 0, index + len(x), index)
-            return self.add_operation("take", [x, index], result, run_take)
-        return self.record_call(operator.getitem, (x, index), {})
-
     def is_index_in_range(self, index, size):
         """Return True if -size <= i < size for all entries i of `index`. Replays check it again."""
         return not index.size or self.record_guard(
             bool, (index.min() >= -size) & (index.max() < size))
 
     def record_setitem(self, x, index, value):
-        self._unwritten.pop(id(value), None)
+        if self._unwritten.get(id(value), (None, None))[1] == find_caller():
+            del self._unwritten[id(value)]
         x, index = self.save_before_write(x), index if isinstance(index, tuple) else (index,)
         if any(isinstance(i, (np.ndarray, list, tuple, range, bool, np.bool_)) for i in index):
             self.record_in_place_call(operator.setitem, (x, index, value), {})
@@ -395,6 +397,7 @@ class Recorder:
 
 
 def refuse_row_copy(place=""):
+    """Raise Unsupported, because a replay copies a row x[i] into which the step writes."""
     raise Unsupported("for an integer i that the step computes, y = x[i] is a copy in replays, but "
                       f"the step writes into y; write x[i] instead of y{place}")
 

@@ -51,7 +51,7 @@ class Mirror:
     def __init__(self, recorder, varying):
         self.recorder, self.varying, self.counters, self.assignments = recorder, varying, [], []
         self._copies, self._replaced, self.keeps_structure = {}, set(), True
-        self.scalars, self._class_settings = [], {}     # {(class, name): value}
+        self.scalars, self._class_settings = [], {}
         self._containers = []       # (container, copy, {key: value}, {key: copied value})
 
     def copy(self, value):
@@ -124,9 +124,9 @@ class Mirror:
         replaced = False
         for container, _, originals, _ in self._containers:
             for key, value in originals.items():
-                place, arrays = (id(container), key), find_leaves(is_array, value)
                 if isinstance(value, np.generic):
                     continue
+                place, arrays = (id(container), key), find_leaves(is_array, value)
                 if (*place, np.ndarray) in self.varying and any(
                         _owned.get((*place, i)) is not x for i, x in enumerate(arrays)) and all(
                         roots[id(find_base_array(x))] == 1 for x in arrays):
@@ -142,7 +142,8 @@ class Mirror:
             plain = [x for x in originals.values() if not isinstance(x, (list, dict))]
             if find_leaves(lambda x: type(x) is int and x in self._copies or (
                     isinstance(x, frozenset) and not x.isdisjoint(self._copies)),
-                    [*originals, plain]) or any(id(key) in self._copies for key in originals):
+                    [*originals, plain]) or any(
+                    id(key) in self._copies for key in originals if not isinstance(key, tuple)):
                 raise Unsupported(f"a {type(container).__name__} of the model refers to an object "
                                   "by its id(), or by the object as a key of a dict, but the step "
                                   "is recorded with a copy of the object; use names")
@@ -150,7 +151,7 @@ class Mirror:
     def _copy_entry(self, container, key, value):
         if isinstance(value, np.generic) and (id(container), key, np.ndarray) in self.varying:
             self.scalars.append((container, key, np.array(value)))
-            return self.recorder.wrap_array(self.scalars[-1][2], "state")
+            return self.recorder.wrap_array(self.scalars[-1][2], "scalar")
         varies = (id(container), key) in self.varying or key == COUNTER and type(value) is int
         if not varies or not isinstance(value, (int, float)):
             return self.copy(value)
@@ -250,7 +251,8 @@ def get_entries(container):
     """Return the entries {key: value} of a dict, list, tuple or object; None for other values."""
     if isinstance(container, (list, tuple)):
         return dict(enumerate(container))
-    has_attributes = hasattr(container, "__dict__") and not isinstance(container, PLAIN)
+    has_attributes = hasattr(container, "__dict__") and not isinstance(
+        container, (*PLAIN, functools.partial, types.MethodType))
     return dict(container) if isinstance(container, dict) else (
         dict(vars(container)) if has_attributes else None)
 

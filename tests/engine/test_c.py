@@ -131,7 +131,6 @@ def write_compiler(cache, patch, text):
     path.write_text(text)
     path.chmod(0o755)
     patch.setenv("CC", str(path))
-    patch.setattr(c_build, "PATIENCE", 0.2)
 
 
 @pytest.mark.parametrize(("spoil", "words"), [
@@ -146,8 +145,8 @@ def write_compiler(cache, patch, text):
     (lambda cache, patch: write_compiler(cache, patch, "no program"), "can't be run"),
     (lambda cache, patch: write_compiler(
         cache, patch, "#!/bin/sh\n[ $1 = --version ] || kill -9 $$"), "stopped by signal 9"),
-    (lambda cache, patch: write_compiler(
-        cache, patch, "#!/bin/sh\n[ $1 = --version ] || exec sleep 9"), "did not finish")])
+    (lambda cache, patch: (patch.setattr(c_build, "PATIENCE", 0.2), write_compiler(
+        cache, patch, "#!/bin/sh\n[ $1 = --version ] || exec sleep 9")), "did not finish")])
 def test_step_runs_with_numpy_without_a_safe_library(
         spoil, words, cache_folder, monkeypatch, capsys):
     spoil(cache_folder, monkeypatch)

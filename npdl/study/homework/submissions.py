@@ -19,7 +19,7 @@ MOST_ZIP = 20 << 20                         # the largest size of a zip, because
 MOST_FILES, MOST_SHOWN = 20_000, 300        # MOST_SHOWN: characters of a list of files in a message
 TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # skipped, as is .git
 # Canvas puts all files into one folder, with names such as doejane_LATE_12345_678901_linear-1.py.
-# The first number is the student's, because two students may have one name.
+# The first number is the student's, because two students may have the same name.
 FLAT = re.compile(r"(?P<name>[^_]{1,80})(_LATE)?_(?P<id>\d{1,12})_\d{1,12}_(?P<file>.{1,100})")
 UNREAD = ".ipynb", ".py.txt", ".rar", ".7z", ".tar", ".gz", ".xz"       # the work may be in them
 ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of copies of a file
@@ -37,7 +37,7 @@ def find_submissions(folder):
         if place.is_symlink() or not (flat or place.is_dir() or place.suffix.lower() == ".zip"):
             print(f"{to_printable(place.name)} is skipped; it is not a folder, zip or Canvas file")
             continue
-        name = flat.expand(r"\g<name>_\g<id>") if flat else (
+        name = f"{flat['name']}_{flat['id']}" if flat else (
             place.name.partition("_assignsubmission_")[0])
         files = found.setdefault(to_printable(name.removesuffix(".zip")), {})
         files[flat["file"] if flat else place.name] = place
