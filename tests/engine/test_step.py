@@ -137,6 +137,7 @@ def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
         for seed in range(3):
             check(seed)
         check(3, (2, 4))
+    check(4, (1, 4))                            # the ninth recording
     assert_same_parameters(models)
     assert len(step.recorded.recordings) == 8 and step.recorded.why_not is None
 
@@ -287,6 +288,7 @@ def test_unusual_operations_are_recorded(target):
         y.put([0, 1], 0.5)
         y += (y > 0).astype(int).choose([y.argpartition(1), y.mT.conj().T])
         np.concatenate([y[:1], y[:-1]], out=y)
+        np.stack([y[1], y[0]], out=y[:2])
         return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
     models, plain, step = make_step_pair(lambda: Squares(unusual), loss=SquaredError(),
                                          target=target)
