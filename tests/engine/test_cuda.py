@@ -7,8 +7,10 @@ import pytest
 import npdl
 from npdl import backend, optim
 from npdl.backend import to_host, xp
+from npdl.core import Cache
 from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.step import map_arrays
+from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 from npdl.study.check.samples import find_layer_classes
 from tests.engine import test_equality as equality
@@ -112,6 +114,18 @@ def test_shared_prefixes_equal_the_whole_batch(gpu):
         losses.append([float(step(ids % 3, targets, loss_mask)) for _ in range(3)])
         assert getattr(step.recorded, "shards", [step.recorded])[0].why_not is None
     np.testing.assert_allclose(*losses, rtol=1e-12)
+
+
+def test_float16_has_no_kernel_and_a_batch_is_not_split(gpu):
+    lines, owner = [], Cache(W=backend.to_device(np.ones((4, 3), np.float32)))
+    step = RecordedStep(lambda owner, x: (owner.W * x).astype(np.float16).sum(0), (owner,),
+                        print_note=lines.append)
+    for _ in range(2):
+        np.testing.assert_array_equal(to_host(step(backend.to_device(np.full(3, 2.0)))), [8, 8, 8])
+    assert len(lines) == 1 and "has no kernel" in lines[0]
+    model = make_dropout_gpt().to_backend()
+    with pytest.raises(InputError, match="a batch is not split on a GPU; give threads=1"):
+        compile_step(model, SequenceLoss(), npdl.AdamW(model), threads=2)
 
 
 @emulated
