@@ -336,7 +336,7 @@ class Recorder:
         return self.record_call(operator.getitem, (x, index), {})
 
     def expect_write(self, value):
-        """Return x[i] + y, the result of `x[i] += y`, which is then written into x[i]."""
+        """Return x[i] + y, the result of `x[i] += y`; remember it until it is written into x[i]."""
         self._unwritten[id(value)] = value, find_caller()
         return value
 

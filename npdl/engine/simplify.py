@@ -104,7 +104,7 @@ def remove_unused_operations(operations, results):
     remaining = []
     for op in reversed(operations):
         if op.has_effect or any(not view.buffer.is_temporary or view.buffer in live
-                            for view in op.written_views):
+                                for view in op.written_views):
             remaining.append(op)
             live.update(view.buffer for view in op.read_views)
     return remaining[::-1]

@@ -51,7 +51,8 @@ class Mirror:
     def __init__(self, recorder, varying):
         self.recorder, self.varying, self.counters, self.assignments = recorder, varying, [], []
         self._copies, self._replaced, self.keeps_structure = {}, set(), True
-        self.scalars, self._class_settings = [], {}
+        self.scalars = []
+        self._class_settings = {}   # {(class, name): value}
         self._containers = []       # (container, copy, {key: value}, {key: copied value})
 
     def copy(self, value):

@@ -497,6 +497,8 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target, monkey
     assert sum(line.operations for line in lines) == len(recording.operations)
     assert sum(line.seconds for line in lines) == pytest.approx(len(recording.lowered.calls))
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
+    products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of the last
+    assert products < sum(line.flop for line in lines) < 1.2 * products
     y, dW = (next(line for line in lines if code in line.text)
              for code in ("y = rows @ ", "rows.T @ dy_rows"))
     assert y.flop == 2048 * (2 * 64 + 1) * (64 + 3)     # with the bias
